@@ -32,10 +32,13 @@ class Neighbours(tr.models.Model):
         self.n_actions, self.n_features, self.n_outputs = n_actions, n_features, n_outputs
         self.reach, self.memory, self.seen = reach, memory, np.zeros(1, dtype=np.int64)
         self.kept = np.full((memory, n_features + 1 + n_outputs), -1.0)
-        self.decisions = np.full(memory, -1)
+        self.decisions, self.decision = np.full(memory, -1), -1
 
     def arrays(self):
         return {"seen": self.seen, "kept": self.kept, "decisions": self.decisions}
+
+    def note_decision(self, number):
+        self.decision = number
 
     def forget_inputs(self, numbers):
         self.kept[np.isin(self.decisions, list(numbers))] = -1.0

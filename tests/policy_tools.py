@@ -94,7 +94,7 @@ def check_contract(make, env) -> None:
 
 def offer(policy, env) -> dict:
     """Context 0 as a policy is shown it."""
-    shown = {"features": env.features[0]} if getattr(policy.reward_model, "takes_features", False) else {}
+    shown = {"features": env.features[0]} if getattr(policy.reward_model, "n_features", 0) else {}
     if getattr(policy, "sees_context", False):
         shown["context"] = 0
     return shown

@@ -440,7 +440,7 @@ def test_every_model_is_taught_by_a_table(name: str, late: bool) -> None:
     costs = frame["spent"] - 0.3 if late else None
     numbers, arrays, x = made(), made(), encoder.transform(frame)
     ids = (frame["sent"] == "letter").to_numpy().astype(int)
-    takes = numbers.reward_model.takes_features
+    takes = numbers.reward_model.n_features > 0
     numbers.warm_start(
         rows(x, ids) if takes else None,
         ids,

@@ -145,7 +145,7 @@ class OfferReader:
         # Whether ψ is φ where none is given.
         self.same_features = (
             cost is not None
-            and cost.takes_features
+            and cost.n_features > 0
             and reward is not None
             and cost.n_features == reward.n_features
             and (cost.n_actions is None) == (reward.n_actions is None)
@@ -235,7 +235,7 @@ class OfferReader:
                 raise InvalidInput(
                     "costs are seen after acting here: give the cost features once, not costs as well."
                 )
-            if not self.cost.takes_features:
+            if not self.cost.n_features:
                 raise InvalidInput("costs are seen after acting here: give them to learn, not to decide.")
             costs, cost_features = None, costs
         elif len(self.columns) and costs is not None and cost_features is None and np.ndim(costs) == 1:
@@ -355,11 +355,11 @@ def rounds_given(name: str, value: Any) -> int:
 
 def _are_given(name: str, value: Any, model: Learner, of: str) -> bool:
     """Whether there are features, which must be so where the model takes any and only there."""
-    if model.takes_features and value is None:
+    if model.n_features and value is None:
         raise InvalidInput(f"{name} are needed by {type(model).__name__}: {model.n_features} numbers {of}.")
-    if not model.takes_features and value is not None:
+    if not model.n_features and value is not None:
         raise InvalidInput(f"{name} are not needed by {type(model).__name__}, so they can't be given.")
-    return model.takes_features
+    return model.n_features > 0
 
 
 def _dense(costs: Any) -> Any:

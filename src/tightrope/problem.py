@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,6 @@ _ROUNDING = 1e-9
 class Learner(Protocol):
     """What of a model a problem looks at."""
 
-    takes_features: bool
-    unit_features: ClassVar[bool]
     n_features: int
     n_actions: int | None
 
@@ -220,7 +218,7 @@ class Problem:
             return [
                 Text("it has {J} actions, but the {part} model is {model!r}", J=J, part=part, model=model)
             ]
-        if not model.takes_features:
+        if not model.n_features:
             return []
         if vectors is None:
             if model.n_actions is None and d == J:
@@ -238,7 +236,11 @@ class Problem:
             fits, wanted = d == J * p, either
         said = "its features need {wanted} as the {part} model, not {model!r}"
         reasons: list[str] = [] if fits else [Text(said, wanted=wanted, part=part, model=model)]
-        if model.unit_features and vectors.longest is not None and not vectors.longest**2 <= NORM_LIMIT:
+        if (
+            getattr(model, "unit_features", False)
+            and vectors.longest is not None
+            and not vectors.longest**2 <= NORM_LIMIT
+        ):
             reasons.append(f"a feature vector has norm {vectors.longest:.4g}, but at most 1 is asked for")
         return reasons
 
@@ -247,7 +249,7 @@ class Problem:
 
         None for a model that reads none. Arms alone are e_j to a model that all actions share, and one x for all is e_j ⊗ x.
         """
-        if model is None or not model.takes_features:
+        if model is None or not model.n_features:
             return None
         reasons = self.model_misfits(part, model)
         if reasons:

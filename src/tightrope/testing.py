@@ -34,7 +34,8 @@ from tightrope.engine.replication import shown_rows
 from tightrope.environments import synthetic
 from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.models import Model, model_from_settings
+from tightrope.models import Model, hooks, model_from_settings
+from tightrope.models.model import take_arrays
 from tightrope.oracle import slater, solve
 from tightrope.policies import Oracle, PessimisticOptimistic, Uniform
 from tightrope.policies.state_file import read_state
@@ -314,9 +315,9 @@ class ModelSuite:
         model, n = self.make(), 40
         rows, ids = self._offer(n)
         for i in range(n):
-            model.note_decision(100 + i)
+            hooks.note_decision(model, 100 + i)
             model.learn(None if rows is None else rows[i], float((i * 7) % 5 < 2), int(ids[i]))
-        model.forget_inputs([103, 117])
+        hooks.forget_inputs(model, [103, 117])
         twin = _restored(model)
         for name, array in model.arrays().items():
             left = rows is not None and any(rows[i].tobytes() in array.tobytes() for i in (3, 17))
@@ -332,7 +333,7 @@ class ModelSuite:
 
     def test_it_can_learn_several_quantities(self) -> None:
         """As a model of costs it learns `n_outputs` at a time."""
-        model = self.make().with_outputs(2)
+        model = hooks.with_outputs(self.make(), 2)
         rows, ids = self._offer(4)
         for row, action in zip(rows if rows is not None else [None] * 4, ids.tolist()):
             model.learn(row, np.array([0.25, 0.5]), action)
@@ -352,7 +353,7 @@ class ModelSuite:
 
     def _offer(self, n: int) -> tuple[Any, NDArray[np.int64]]:
         model, rows = self.make(), None
-        if model.takes_features:
+        if model.n_features:
             rows = np.random.default_rng(n).uniform(0.1, 1.0, size=(n, model.n_features))
             rows = np.ascontiguousarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
         return rows, np.arange(n) % self.n_actions
@@ -501,7 +502,7 @@ def small_environment(policy: Any) -> Tabular:
     models: dict[str, Any] = {"features": asked.reward, "cost_features": asked.cost}
     told = [asked.n_actions, *(one.n_actions for one in models.values() if one is not None)]
     J, K = next((one for one in told if one is not None), 4), asked.n_constraints or 1
-    reading = {name: one for name, one in models.items() if one is not None and one.takes_features}
+    reading = {name: one for name, one in models.items() if one is not None and one.n_features}
     changes: dict[str, Any] = {"theta": None}
     for name, model in reading.items():
         d = model.n_features
@@ -656,9 +657,7 @@ def _must(holds: bool, message: str) -> None:
 
 def _restored(model: Model) -> Model:
     twin = model_from_settings(model.settings())
-    twin.make_room(model.arrays())
-    for name, array in twin.arrays().items():
-        array[...] = model.arrays()[name]
+    take_arrays(twin, model.arrays())
     return twin
 
 

@@ -28,8 +28,6 @@ class Always(Policy):
 
 
 class Last(Model):
-    takes_features = False
-
     def __init__(self, n_actions, *, n_outputs=1):
         self.n_actions, self.n_outputs = n_actions, n_outputs
         self.last, self.seen = np.zeros((n_actions, n_outputs)), np.zeros(n_actions)

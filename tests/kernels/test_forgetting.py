@@ -10,6 +10,7 @@ import pytest
 import tightrope as tr
 from kernel_tools import same
 from tightrope.kernels import forgetting
+from tightrope.models import hooks
 from tightrope.testing import ModelSuite
 
 HALF_LIFE = 40.0
@@ -54,7 +55,7 @@ def log(n=600, p=3, J=3, M=1, seed=0):
 def taught(model, rows, outcomes, actions, waits):
     for row, y, a, wait in zip(rows, outcomes, actions.tolist(), waits):
         model.elapse(wait)
-        model.learn(row if model.takes_features else None, y, a)
+        model.learn(row if model.n_features else None, y, a)
     return model
 
 
@@ -75,7 +76,7 @@ def test_ridge_models_are_the_weighted_regression(n, disjoint, M):
         if disjoint
         else tr.Ridge(3, ridge=0.3, half_life=HALF_LIFE)
     )
-    model = taught(model.with_outputs(M), rows, outcomes, actions, waits)
+    model = taught(hooks.with_outputs(model, M), rows, outcomes, actions, waits)
     weights = 2.0 ** (-(when[-1] - when) / HALF_LIFE)
     for g in range(3 if disjoint else 1):
         mine = actions == g if disjoint else np.full(n, True)
@@ -209,7 +210,7 @@ def test_a_half_life_beyond_all_time_forgets_nothing(kind, sizes):
     plain, patient = kind(*sizes), kind(*sizes, half_life=1e12)
     for model in (plain, patient):
         taught(model, rows, outcomes, actions, np.zeros(200))
-    offered = (rows[:3], np.arange(3)) if plain.takes_features else (None, np.arange(3))
+    offered = (rows[:3], np.arange(3)) if plain.n_features else (None, np.arange(3))
     np.testing.assert_allclose(patient.means(*offered), plain.means(*offered), atol=1e-7)
     np.testing.assert_allclose(patient.deviations(*offered), plain.deviations(*offered), atol=1e-7)
 
@@ -279,8 +280,8 @@ def test_told_a_second_with_every_outcome_it_is_one_that_counts_rounds(make):
         for i, (row, y, a) in enumerate(zip(rows, outcomes, actions.tolist())):
             if model is by_time and i:
                 model.elapse(1.0)
-            model.learn(row if model.takes_features else None, y, a)
-    offered = (rows[:3], np.arange(3)) if by_time.takes_features else (None, np.arange(3))
+            model.learn(row if model.n_features else None, y, a)
+    offered = (rows[:3], np.arange(3)) if by_time.n_features else (None, np.arange(3))
     np.testing.assert_allclose(by_time.means(*offered), by_rounds.means(*offered), rtol=1e-3)
     np.testing.assert_allclose(by_time.deviations(*offered), by_rounds.deviations(*offered), rtol=1e-2)
     before = by_time.deviations(*offered)

@@ -69,7 +69,7 @@ def test_errors_are_those_before_learning():
         variance = np.var(seen)
         errors.append([0.0, 0.0] if variance == 0 else [(one - y) ** 2 / variance for one in said])
         for twin in twins:
-            twin.learn(x if twin.takes_features else None, y, a)
+            twin.learn(x if twin.n_features else None, y, a)
         model.learn(x, y, a)
     weights = np.arange(1, len(errors) + 1)
     # The first outcome has no variance to be measured in, and is passed over.

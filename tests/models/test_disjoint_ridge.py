@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import tightrope as tr
 from strategies import numbers, rows, wholes
+from tightrope.models.hooks import dimension
 
 
 @given(
@@ -29,7 +30,7 @@ def test_disjoint_ridge_is_ridge_on_the_kronecker_features(data, n, J, p, M, rid
     np.testing.assert_allclose(disjoint.means(x), shared.means(phi), atol=1e-12)
     np.testing.assert_allclose(disjoint.widths(x), shared.widths(phi), atol=1e-12)
     assert disjoint.radius(100) == shared.radius(100)
-    assert disjoint.dimension == shared.dimension == J * p
+    assert dimension(disjoint) == dimension(shared) == J * p
     for j in range(J):
         block = slice(j * p, (j + 1) * p)
         np.testing.assert_allclose(disjoint.sigma[j], shared.sigma[block, block], atol=1e-12)

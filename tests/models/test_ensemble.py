@@ -24,6 +24,7 @@ import tightrope as tr
 from tightrope.models import Ensemble, Model, ensemble, model_from_settings
 from tightrope.models.estimators import NAMED
 from tightrope.models.members import OneByOne
+from tightrope.models.model import take_arrays
 from tightrope.models.sizes import Sizes
 from tightrope.models.trees import FlatTrees
 from tightrope.policies.build import build_policy
@@ -206,9 +207,7 @@ def test_loading_gives_the_same_bits_whatever_is_under_way(estimator: str) -> No
         under_way += bool(model._clock[ensemble.UNDER_WAY])
         twin = model_from_settings(json.loads(json.dumps(model.settings())))
         arrays = {name: array.copy() for name, array in model.arrays().items()}
-        twin.make_room(arrays)
-        for name, array in twin.arrays().items():
-            array[...] = arrays[name]
+        take_arrays(twin, arrays)
         np.testing.assert_array_equal(
             twin.members(CORNERS, [0, 1, 0, 1]), model.members(CORNERS, [0, 1, 0, 1])
         )
@@ -241,9 +240,7 @@ def test_networks_go_on_from_fit_to_fit_and_are_loaded_without_one(monkeypatch: 
     model._fitted[int(model._clock[ensemble.MARK_UNDER_WAY])].result()
     before, made = model.means(CORNERS, [0] * 4), len(starts)
     loaded = model_from_settings(model.settings())
-    loaded.make_room(model.arrays())
-    for name, array in loaded.arrays().items():
-        array[...] = model.arrays()[name]
+    take_arrays(loaded, model.arrays())
     loaded._clock[ensemble.UNDER_WAY] = 0
     np.testing.assert_array_equal(loaded.means(CORNERS, [0] * 4), before)
     assert len(starts) == made

@@ -9,6 +9,7 @@ import pytest
 
 import tightrope as tr
 from tightrope.models import MODELS, model_from_settings
+from tightrope.models.hooks import with_outputs
 from tightrope.models.standardised import Standardised
 
 
@@ -45,8 +46,8 @@ def test_settings_and_copies(model):
         np.testing.assert_array_equal(array, third.arrays()[name])
         assert not np.shares_memory(array, third.arrays()[name])
     with pytest.raises(tr.InvalidInput, match="has learnt 2 quantities can't go on with 3"):
-        twin.with_outputs(3)
-    assert model.with_outputs(3).n_outputs == 3
+        with_outputs(twin, 3)
+    assert with_outputs(model, 3).n_outputs == 3
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.models.model import NO_DECISION
 from tightrope.offer import Offer
 from tightrope.policies.lagrangian import kept_rows
@@ -242,7 +242,7 @@ class ProvableShadowPrice(Policy):
     def _optimistic(self, phi: Array | None, ids: NDArray[np.int64], t: int) -> Array:
         """r̃, in [0, 1]; 1 for what was never seen."""
         means, widths = estimates(self._reward, phi, ids)
-        radius = self._reward.radius(t if self.horizon is None else max(t, self.horizon))
+        radius = hooks.radius(self._reward, t if self.horizon is None else max(t, self.horizon))
         with np.errstate(invalid="ignore"):
             upper = means[:, 0] + radius * widths[:, 0]
         return np.clip(np.where(np.isinf(widths[:, 0]), 1.0, upper), 0.0, 1.0)
@@ -266,7 +266,7 @@ class ProvableShadowPrice(Policy):
     def _solved(self, t: int) -> Array:
         """p from what was remembered before round t."""
         packed = _packed(self._rounds, self._reward.n_features, self.n_constraints)
-        phi = packed["memory/features"] if self._reward.takes_features else None
+        phi = packed["memory/features"] if self._reward.n_features else None
         program = RememberedProgram(
             self._optimistic(phi, packed["memory/ids"], t),
             packed["memory/costs"],
@@ -332,8 +332,8 @@ def _unpacked(arrays: Arrays, model: Model, K: int) -> Iterator[Remembered]:
     decisions = checked(arrays, "memory/decisions", np.int64, (len(offsets) - 1,))
     rows = int(offsets[-1])
     ids = checked(arrays, "memory/ids", np.int64, (rows,))
-    phi = checked(arrays, "memory/features", float, (rows if model.takes_features else 0, model.n_features))
+    phi = checked(arrays, "memory/features", float, (rows if model.n_features else 0, model.n_features))
     W = checked(arrays, "memory/costs", float, (rows, K))
     for decision, (low, high) in zip(decisions.tolist(), pairwise(offsets.tolist()), strict=True):
-        features = phi[low:high].copy() if model.takes_features else None
+        features = phi[low:high].copy() if model.n_features else None
         yield Remembered(ids[low:high].copy(), features, W[low:high].copy(), decision)

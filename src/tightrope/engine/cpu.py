@@ -14,6 +14,7 @@ from tightrope.engine.concerns import of_run, offered
 from tightrope.engine.replication import Replication, model_rows
 from tightrope.environments.tabular import Tabular
 from tightrope.kernels import shadow_loop
+from tightrope.models import hooks
 from tightrope.policies import PessimisticOptimistic, ShadowPrice
 from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.validation import Array
@@ -156,7 +157,7 @@ def _shown(env: Tabular, c: int, policy: ShadowPrice, reward_rows: Array, cost_r
     ids, state = np.flatnonzero(env.available[c]).astype(np.int64), policy.compiled_state()
     phi, psi = (
         None
-        if model is None or not model.takes_features
+        if model is None or not model.n_features
         else np.ascontiguousarray(rows[c] if rows.shape[1] == 1 else rows[c, ids])
         for model, rows in ((state.reward, reward_rows), (state.cost, cost_rows))
     )
@@ -171,7 +172,7 @@ def _standardised_arrays(model: Any, rows: Array) -> shadow_loop.StandardisedArr
         return shadow_loop.StandardisedArrays(
             np.zeros(1), 1, kernels.new_ridge(0, 1, 0), np.zeros(1), np.zeros(1)
         )
-    if not model.takes_features:
+    if not model.n_features:
         return shadow_loop.StandardisedArrays(np.zeros(1), 1, model.flat, model.spread, np.zeros(1))
     per_context, p = rows.shape[1:]
     return shadow_loop.StandardisedArrays(
@@ -238,7 +239,7 @@ def _model_arrays(model: Any, rows: Array) -> kernels.ModelArrays:
     none = np.zeros(1)
     kind, ridge = kernels.NO_MODEL, kernels.RidgeArrays(none, 1, none, none)
     arms = kernels.ArmArrays(none, np.zeros((1, 1)), none)
-    if model is not None and model.compiled == "ridge":
+    if model is not None and hooks.compiled(model) == "ridge":
         per_context, p = rows.shape[1:]
         kind = kernels.RIDGE_MODEL
         ridge = kernels.RidgeArrays(rows.reshape(-1), per_context, model.flat, np.empty(per_context * p))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tightrope.engine.concerns import Offered, worded
 from tightrope.engine.replication import Outcome, needs_group
 from tightrope.environments.custom import Context, Custom
+from tightrope.models import Model
 from tightrope.policies.watch import units_counted
 from tightrope.problem import Part
 from tightrope.validation import Array
@@ -74,9 +75,9 @@ class CustomWorld:
     def _shown(self, part: Part, features: Array | None, ids: NDArray[np.int64]) -> Array | None:
         """Features in the form of the policy's own model, where it has one."""
         model = self._models[part]
-        if model is None or not hasattr(model, "takes_features"):
+        if not isinstance(model, Model):
             return None if features is None else features.copy()
-        if not model.takes_features:
+        if not model.n_features:
             return None
         if features is not None and (features.ndim == 2 or model.n_actions is not None):
             return features.copy()

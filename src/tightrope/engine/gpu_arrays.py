@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.engine.replication import model_rows
 from tightrope.environments.tabular import Tabular
+from tightrope.models import hooks
 from tightrope.policies import PessimisticOptimistic
 from tightrope.problem import Part
 from tightrope.validation import Array
@@ -103,7 +104,7 @@ def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
         steps["inverse_V"][:], steps["eps"][:] = 1.0 / ahead[:, 0], ahead[:, 1]
     models: list[tuple[str, Any]] = [("reward_bonus", state.reward), ("cost_bonus", state.cost)]
     for column, model in models:
-        if model is not None and model.compiled == "arms":
+        if model is not None and hooks.compiled(model) == "arms":
             # Above 0, so that it can't hide the width of an arm without an outcome.
             steps[column][:] = np.maximum(model.bonus * np.sqrt(np.log(t)), 1.0 / kernels.UNSEEN**0.75)
         elif model is not None:
@@ -176,7 +177,7 @@ def _even(table: NDArray[Any]) -> NDArray[Any]:
 
 def padded_rows(part: Part, model: Any, env: Tabular, real: type[Any]) -> NDArray[Any]:
     """Feature rows padded to a multiple of four numbers, so that four are loaded at a time."""
-    if model is None or not model.takes_features:
+    if model is None or not model.n_features:
         return np.zeros(4, dtype=real)
     rows = model_rows(env, part, model)
     return np.ascontiguousarray(np.pad(rows, ((0, 0), (0, 0), (0, -rows.shape[2] % 4))).astype(real))
@@ -185,6 +186,6 @@ def padded_rows(part: Part, model: Any, env: Tabular, real: type[Any]) -> NDArra
 def _model_state(model: Any, packed: bool) -> Array:
     if model is None:
         return np.zeros(0)
-    if model.compiled == "arms":
+    if hooks.compiled(model) == "arms":
         return np.asarray(kernels.device_arms(model.counts, model.sums, packed))
     return np.asarray(kernels.device_ridge(model.Sigma_inv, model.Theta, packed))

@@ -18,7 +18,7 @@ from tightrope.engine.gpu_arrays import cost_tables, guide_bits
 from tightrope.engine.replication import KINDS, model_rows
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.models import ArmMeans, DisjointRidge, Ridge
+from tightrope.models import ArmMeans, DisjointRidge, Ridge, hooks
 from tightrope.policies import PessimisticOptimistic, ShadowPrice
 from tightrope.problem import Part
 
@@ -155,8 +155,8 @@ def require_short(policy: PessimisticOptimistic | ShadowPrice, rounds: int) -> N
     for model in models:
         if model is None:
             continue
-        most = MOST_PULLS if model.compiled == "arms" else MOST_UPDATES
-        if rounds + model.n_learnt > most:
+        most = MOST_PULLS if hooks.compiled(model) == "arms" else MOST_UPDATES
+        if rounds + hooks.n_learnt(model) > most:
             raise InvalidInput(
                 f"in single precision {model!r} is good for {most:,} rounds, but got {rounds:,}: use precision='double'."
             )
@@ -229,7 +229,7 @@ def _policy_program(
 
 
 def _same_counts(reward: Any, cost: Any) -> bool:
-    arms = cost is not None and reward.compiled == cost.compiled == "arms"
+    arms = cost is not None and hooks.compiled(reward) == hooks.compiled(cost) == "arms"
     return arms and np.array_equal(reward.counts, cost.counts)
 
 
@@ -265,7 +265,7 @@ def _part(part: Part, model: Any, env: Tabular) -> _ModelSize:
     J = env.n_actions
     if model is None:
         return _ModelSize(kernels.NO_MODEL, 0, 1, 1, 0, J, None)
-    if model.compiled == "arms":
+    if hooks.compiled(model) == "arms":
         return _ModelSize(kernels.ARM_MODEL, 0, 1, 1, model.n_outputs, J, None)
     _, rows, p = model_rows(env, part, model).shape
     return _ModelSize(kernels.RIDGE_MODEL, p, model.n_actions or 1, rows, model.n_outputs, J, model.ridge)

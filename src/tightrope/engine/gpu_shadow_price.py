@@ -20,7 +20,7 @@ from tightrope.engine.replication import model_rows
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.kernels import prices, shadow, shadow_solve, standardised
-from tightrope.models import Standardised
+from tightrope.models import Standardised, hooks
 from tightrope.policies import ShadowPrice
 from tightrope.problem import Part
 
@@ -150,7 +150,10 @@ def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
         raise InvalidInput(
             "a shadow-price policy whose model has no kernels, or whose actions are drawn by members or gaps, needs engine='cpu'."
         )
-    if any(one is not None and one.half_life is not None for one in (policy, state.reward, state.cost)):
+    if any(
+        one is not None and getattr(one, "half_life", None) is not None
+        for one in (policy, state.reward, state.cost)
+    ):
         raise InvalidInput("a shadow-price policy with a half_life needs engine='cpu'.")
     if env.costs_seen == "before" and env.random_costs and policy.n_constraints:
         raise InvalidInput(
@@ -158,7 +161,7 @@ def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
             "rounds counts on: use engine='cpu'."
         )
     models: list[Any] = [state.reward, state.cost]
-    learnt = sum(model.n_learnt for model in models if model is not None)
+    learnt = sum(hooks.n_learnt(model) for model in models if model is not None)
     if policy.rounds or learnt or len(state.memory):
         raise InvalidInput(
             f"a shadow-price policy runs on a GPU from its first round on, but this one has {policy.rounds:,} rounds, has learnt "

@@ -13,6 +13,7 @@ from tightrope.engine.concerns import Offered, of_run, offered
 from tightrope.environments.drifting import Environment, phases_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
+from tightrope.models import Model
 from tightrope.policies import Policy
 from tightrope.problem import Part
 from tightrope.rules import Rules
@@ -230,7 +231,7 @@ def shown_rows(policy: Any, env: Tabular, part: Any) -> ShownRows | None:
         getattr(policy, f"{part}_model", None),
         env.features if part == "reward" else env.cost_features,
     )
-    if model is None or not hasattr(model, "takes_features"):
+    if not isinstance(model, Model):
         if features is None:
             return None
         rows = features if features.ndim == 3 else features[:, None, :]

@@ -13,8 +13,7 @@ import numpy as np
 from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.frames import AsFrame
-from tightrope.models import Model
-from tightrope.models.hooks import learn_many
+from tightrope.models import Model, hooks
 from tightrope.models.sizes import Sizes, model_class, sized
 from tightrope.offpolicy import Evaluation, Log, evaluate
 from tightrope.offpolicy.estimators import parts, summed
@@ -238,7 +237,7 @@ def made_for(settings: Mapping[str, Any], log: Log, n_outputs: int) -> Model:
     x = features_of(log)
     sizes = Sizes(log.n_actions, 0 if x is None else x.shape[1], per_action=False)
     model = sized(model_class(str(stated.pop("model", None)), sizes), sizes, **stated)
-    return model.standardised(n_outputs, centred=True, prior=np.zeros(n_outputs))
+    return hooks.standardised(model, n_outputs, centred=True, prior=np.zeros(n_outputs))
 
 
 def _chosen(models: Sequence[Any] | None, log: Log, y: Array) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -282,9 +281,9 @@ def _fit(name: str, settings: dict[str, Any], log: Log, y: Array, variance: Arra
     begun = time.perf_counter()
     for seen, unseen in parts(log):
         model = made_for(settings, log, M)
-        rows = x if model.takes_features else None
+        rows = x if model.n_features else None
         outcomes = y[seen] if M > 1 else y[seen, 0]
-        learn_many(model, None if rows is None else rows[seen], outcomes, log.actions[seen])
+        hooks.learn_many(model, None if rows is None else rows[seen], outcomes, log.actions[seen])
         count = int(unseen.sum())
         ids = np.tile(np.arange(J), count)
         many = None if rows is None else np.repeat(rows[unseen], J, axis=0)

@@ -50,7 +50,6 @@ class ArmMeans(Model):
 
     # By the plain path where it forgets.
     compiled: str | None = "arms"
-    takes_features: bool = False
     n_actions: int
 
     def __init__(

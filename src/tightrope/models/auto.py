@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.models import hooks
-from tightrope.models.background import BackgroundWork
+from tightrope.models.composite import Composite
 from tightrope.models.model import (
     Model,
+    arguments,
     checked_outcome,
     half_life_of,
     missing_sizes,
-    more_actions,
     register,
     size,
 )
@@ -46,7 +46,7 @@ class Switch(NamedTuple):
 
 
 @register("auto")
-class Auto(Model):
+class Auto(Composite):
     """A few models learn beside each other, and that with the least error on outcomes it had not seen yet is followed.
 
     No one learner serves noisy and clean outcomes alike. Each outcome is first predicted by every candidate, then learnt by all of
@@ -90,14 +90,13 @@ class Auto(Model):
         n_outputs: int = 1,
     ) -> None:
         self.n_actions, p = size("n_actions", n_actions, low=1), size("n_features", n_features, low=0)
-        self.takes_features = p != 0
         self.n_outputs = whole_number("n_outputs", n_outputs)
         self.seed = whole_number("seed", seed)
         self.half_life = half_life
         fades = half_life_of(half_life)
         # In outcomes; errors do not fade by the clock, where that is what models forget by.
         self._fades = None if fades is None or isinstance(half_life, str) else fades.length
-        usual = (_LINEAR, *_TREES) if self.takes_features else (_LINEAR,)
+        usual = (_LINEAR, *_TREES) if p != 0 else (_LINEAR,)
         given = usual if candidates is None else candidates
         self._asked_for = None if candidates is None else list(candidates)
         if isinstance(given, str) or not len(given):
@@ -117,15 +116,15 @@ class Auto(Model):
         try:
             sizes = Sizes(self.n_actions or 1, self.n_features, self.n_actions is None)
             make = model_class(str(stated.pop("model", None)), sizes)
-            if not make.takes_features and self.n_actions is None:
-                raise InvalidInput("it does not tell actions apart by their features")
             if "n_outputs" in stated:  # All of its settings, as `settings` gives them.
-                model: Model = make(**stated)
+                model: Model = make(**stated | {"n_outputs": self.n_outputs})
             else:
                 shared = {"seed": self.seed, "half_life": self.half_life, "n_outputs": self.n_outputs}
                 taken = inspect.signature(make).parameters
                 stated = {k: v for k, v in shared.items() if k in taken and v is not None} | stated
                 model = sized(make, sizes, **stated)
+            if not model.n_features and self.n_actions is None:
+                raise InvalidInput("it does not tell actions apart by their features")
         except (TypeError, InvalidInput) as error:
             raise InvalidInput(f"{name}: {str(error).rstrip('.')}.") from error
         return model
@@ -188,32 +187,12 @@ class Auto(Model):
 
     def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
         """Means and deviations of the model that is followed."""
-        return self.followed.predictions(features, actions)
-
-    def check_outcome(self, outcome: Any) -> None:
-        """Refuse what one of them refuses."""
-        for model in self.models:
-            model.check_outcome(outcome)
-
-    def elapse(self, time: float) -> None:
-        """So much time goes by, for each."""
-        for model in self.models:
-            model.elapse(time)
-
-    def note_decision(self, number: int) -> None:
-        """Each is told."""
-        for model in self.models:
-            model.note_decision(number)
-
-    def forget_inputs(self, numbers: Collection[int]) -> None:
-        """Each drops the rows that it keeps of these decisions."""
-        for model in self.models:
-            model.forget_inputs(numbers)
+        return hooks.predictions(self.followed, features, actions)
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Let each predict the outcome, and learn it; then see whether to follow another."""
         y = checked_outcome(outcome, self.n_outputs)
-        rows = None if not self.takes_features else np.asarray(features, dtype=float).reshape(1, -1)
+        rows = None if not self.n_features else np.asarray(features, dtype=float).reshape(1, -1)
         ids = None if action is None else np.array([action])
         said = np.array([np.asarray(one.means(rows, ids), dtype=float).reshape(-1) for one in self.models])
         for model in self.models:
@@ -223,8 +202,9 @@ class Auto(Model):
         self._judge(said, y)
         if counts[_LEARNT] >= counts[_NEXT_LOOK]:
             self._look()
-        counts[_FITS] += self.followed.fits != counts[_FITS_SEEN]
-        counts[_FITS_SEEN] = self.followed.fits
+        fits = hooks.fits(self.followed)
+        counts[_FITS] += fits != counts[_FITS_SEEN]
+        counts[_FITS_SEEN] = fits
 
     def _judge(self, said: Array, y: Array) -> None:
         n, (mean, square) = float(self._counts[_LEARNT]), self._moments
@@ -257,11 +237,7 @@ class Auto(Model):
             counts[_SWITCHES] += 1
             counts[_FOLLOWED] = best
             counts[_FITS] += 1
-            counts[_FITS_SEEN] = self.followed.fits
-
-    def background(self) -> list[BackgroundWork]:
-        """Those of all candidates."""
-        return [one for model in self.models for one in model.background()]
+            counts[_FITS_SEEN] = hooks.fits(self.followed)
 
     @property
     def fits(self) -> int:
@@ -277,31 +253,17 @@ class Auto(Model):
         """As the model that is followed knows."""
         return hooks.never_learnt(self.followed)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: its own, and that of each candidate by its number."""
-        own = {
+    def _parts(self) -> dict[str, Model]:
+        return {str(i): model for i, model in enumerate(self.models)}
+
+    def _own_arrays(self) -> dict[str, NDArray[Any]]:
+        return {
             "counts": self._counts,
             "moments": self._moments,
             "errors": self._errors,
             "apart": self._apart,
             "switches": self._switches,
         }
-        for i, model in enumerate(self.models):
-            own |= {f"{i}/{name}": array for name, array in model.arrays().items()}
-        return own
-
-    def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Have room for as much as these arrays keep of each candidate."""
-        for i, model in enumerate(self.models):
-            own = f"{i}/"
-            model.make_room({k.removeprefix(own): one for k, one in arrays.items() if k.startswith(own)})
-
-    def grow(self, n_actions: int) -> None:
-        """Each candidate knows so many actions."""
-        if more_actions(self, n_actions):
-            for model in self.models:
-                model.grow(n_actions)
-            self.n_actions = n_actions
 
     def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
         """Take in many outcomes: the first four fifths at once, the rest one by one, so that it is known who predicts best."""
@@ -331,32 +293,29 @@ class Auto(Model):
     def shift(self, output: int, by: float) -> None:
         """All outcomes of one output become larger by so much."""
         self._moments[0, output] += by
-        for model in self.models:
-            model.shift(output, by)
+        super().shift(output, by)
 
     def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Self:
         """A copy whose candidates are made for means and deviations in the outcome's own units."""
-        return self._of([m.standardised(n_outputs, centred=centred, prior=prior) for m in self.models])
+        return self._of(
+            [hooks.standardised(one, n_outputs, centred=centred, prior=prior) for one in self.models]
+        )
 
-    def with_outputs(self, n: int) -> Self:
-        """A copy that learns n quantities; what was learnt is kept, and refused where n differs."""
-        return self._of([model.with_outputs(n) for model in self.models])
+    def copy(self) -> Self:
+        """An independent copy, state included."""
+        return super().copy() if missing_sizes(self) else self._of([one.copy() for one in self.models])
 
     def _of(self, models: list[Model]) -> Self:
-        fresh = type(self)(
-            self.n_actions,
-            self.n_features,
-            candidates=[model.settings() for model in models],
-            half_life=self.half_life,
-            seed=self.seed,
-            n_outputs=models[0].n_outputs,
-        )
+        """The same, with what was seen, of these candidates."""
+        changed = {
+            "candidates": [model.settings() for model in models],
+            "n_outputs": models[0].n_outputs,
+        }
+        fresh = type(self)(**arguments(self) | changed)
         fresh.models = models
         if fresh.n_outputs == self.n_outputs:
-            mine = self.arrays()
-            for name, array in fresh.arrays().items():
-                if "/" not in name:
-                    array[...] = mine[name]
+            for mine, its in zip(self._own_arrays().values(), fresh._own_arrays().values()):
+                its[...] = mine
         return fresh
 
     @classmethod

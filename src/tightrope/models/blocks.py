@@ -20,6 +20,7 @@ class BlockModel(Model):
 
     # All blocks, as kernels read them.
     flat: Array
+    half_life: float | str | None
 
     def _set_sizes(self, n_actions: Any, n_features: Any) -> bool:
         """Check and keep the sizes; whether they are known."""
@@ -29,7 +30,6 @@ class BlockModel(Model):
             raise InvalidInput(
                 "a model without features needs n_actions: nothing else tells its outcomes apart."
             )
-        self.takes_features = p != 0
         return self._take_sizes(n_features=p)
 
     @classmethod
@@ -74,7 +74,7 @@ class BlockModel(Model):
 
     def _rows(self, features: Any, n: int | None) -> Array:
         p = self.n_features
-        if not self.takes_features:
+        if not p:
             return np.empty((1, 0))
         shapes: list[tuple[int | None, ...]] = [(p,), (n if self.n_actions is not None else None, p)]
         rows = real_array("features", features, *shapes)

@@ -20,11 +20,13 @@ from tightrope.models.background import BackgroundWork, Result
 from tightrope.models.estimators import as_data, is_zero_or_one, recipe
 from tightrope.models.members import Members, Plan, fit_members, restored_members, units_of
 from tightrope.models.model import (
+    NO_DECISION,
     Ids,
     Model,
     checked_outcome,
     half_life_of,
     known_action,
+    missing_sizes,
     more_actions,
     register,
     size,
@@ -117,6 +119,7 @@ class Ensemble(Model):
     """
 
     deferred = False
+    decision = NO_DECISION
 
     def __init__(
         self,
@@ -264,6 +267,10 @@ class Ensemble(Model):
         self._times[0] += 1.0 if self._fades is None else self._fades.tick
         self._kept.add(x, a, y, int(clock[LEARNT]), self._times[0], self.decision)
         clock[MARK] = _mark(clock[MARK], x, a, y)
+
+    def note_decision(self, number: int) -> None:
+        """The outcomes that are learnt from here on belong to this decision."""
+        self.decision = number
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop the rows of these decisions; a fit that was made of some is made anew of those that are left."""
@@ -511,10 +518,10 @@ class Ensemble(Model):
         if self._weights.size:
             self._weights = np.zeros(arrays["weights"].shape)
 
-    def with_outputs(self, n: int) -> Self:
-        """A copy that learns n quantities; what was learnt is kept, and refused where n differs."""
-        twin = super().with_outputs(n)
-        if n == self.n_outputs:
+    def copy(self) -> Self:
+        """An independent copy, state included."""
+        twin = super().copy()
+        if not missing_sizes(self):
             # A fit is never changed, so that both may use it.
             twin._fitted = dict(self._fitted)
         return twin

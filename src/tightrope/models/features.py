@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Collection
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.models import hooks, transformers
-from tightrope.models.background import BackgroundWork
+from tightrope.models.composite import Composite
 from tightrope.models.model import (
+    NO_DECISION,
     Model,
+    arguments,
     checked_outcome,
     known_action,
     model_from_settings,
-    more_actions,
     register,
+    take_arrays,
 )
 from tightrope.models.sizes import Sizes, Unsized, read_model
 from tightrope.trust import grant
@@ -28,7 +30,7 @@ from tightrope.words import Text
 
 
 @register("features")
-class Features(Model):
+class Features(Composite):
     """A model of transformed features: a linear one becomes one of curves, kernels or whatever the transformer makes.
 
     The transformer is fitted once, to the features of the first outcomes. Until then the model works on the features as they are;
@@ -64,6 +66,8 @@ class Features(Model):
     array([1. , 0.1, 0.9])
     """
 
+    decision = NO_DECISION
+
     def __init__(
         self,
         transformer: Any,
@@ -87,16 +91,16 @@ class Features(Model):
             self.inner, self.half_life = dict(behind.settings), half_life
             self._take_sizes(n_features=None)
             return
-        self._raw = _inner_model(behind, half_life).with_outputs(M)
-        if not self._raw.takes_features:
+        self._raw = hooks.with_outputs(_inner_model(behind, half_life), M)
+        if not self._raw.n_features:
             raise InvalidInput(
                 Text("{model!r} takes no features, so there is nothing to transform.", model=self._raw)
             )
         self.inner = self._raw.settings()
-        self.half_life = self._raw.half_life
+        self.half_life = hooks.half_life(self._raw)
         self.n_features = p = self._raw.n_features
         self.n_actions = self._raw.n_actions
-        self.exploration = self._raw.exploration
+        self.exploration = hooks.exploration(self._raw)
         self._size = self.size or transformers.usual_size(self._data, self.first, p)
         self._model = model_from_settings({**self.inner, "n_features": self._size})
         # What was seen until the transformer is fitted; `waits` is the time that went by before each.
@@ -122,7 +126,7 @@ class Features(Model):
 
     def check_outcome(self, outcome: Any) -> None:
         """Refuse what the inner model refuses."""
-        self._raw.check_outcome(outcome)
+        hooks.check_outcome(self._raw, outcome)
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Take in one outcome (a number, or n_outputs of them) at `features` (p,)."""
@@ -148,15 +152,14 @@ class Features(Model):
             self.seen[1] = self._mark()
             self._transform = int(self.seen[1]), transform
             for i, z in enumerate(self._made_of(self.rows)):
-                self._model.elapse(float(self.waits[i]))
-                self._model.note_decision(int(self.decisions[i]))
+                hooks.elapse(self._model, float(self.waits[i]))
+                hooks.note_decision(self._model, int(self.decisions[i]))
                 self._model.learn(z, self.outcomes[i], None if a is None else int(self.which[i]))
 
     def note_decision(self, number: int) -> None:
         """The outcomes that are learnt from here on belong to this decision."""
         self.decision = number
-        for model in (self._raw, self._model):
-            model.note_decision(number)
+        super().note_decision(number)
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop the rows of these decisions.
@@ -164,8 +167,7 @@ class Features(Model):
         A transformer that was fitted to one of them is given up: it is fitted anew, and the inner model taught anew, when as many
         outcomes have come in their place. Until then the raw features serve.
         """
-        for model in (self._raw, self._model):
-            model.forget_inputs(numbers)
+        super().forget_inputs(numbers)
         n = min(int(self.seen[0]), self.first)
         stays = ~np.isin(self.decisions[:n], list(numbers))
         if stays.all():
@@ -180,22 +182,18 @@ class Features(Model):
             kept[left:n] = 0
         self.seen[:] = left, 0
         self._transform = self._last = None
-        fresh = model_from_settings({**self.inner, "n_features": self._size})
-        self._model.make_room(fresh.arrays())
-        for name, array in fresh.arrays().items():
-            self._model.arrays()[name][...] = array
+        take_arrays(self._model, model_from_settings({**self.inner, "n_features": self._size}).arrays())
 
     def elapse(self, time: float) -> None:
         """So much time goes by."""
         if not self.seen[1]:
             self.waits[self.seen[0]] += time
-        self._in_use.elapse(time)
+        hooks.elapse(self._in_use, time)
 
     def shift(self, output: int, by: float) -> None:
         """All outcomes of one output, those that were learnt too, become larger by so much."""
         self.outcomes[:, output] += by
-        self._raw.shift(output, by)
-        self._model.shift(output, by)
+        super().shift(output, by)
 
     # Predict
 
@@ -209,7 +207,7 @@ class Features(Model):
 
     def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
         """Means and standard deviations, (n, n_outputs) each."""
-        return self._in_use.predictions(self._rows(features, actions), actions)
+        return hooks.predictions(self._in_use, self._rows(features, actions), actions)
 
     def widths(self, features: Any = None, actions: Any = None) -> Array:
         """How unsure the means are, before any radius."""
@@ -217,7 +215,7 @@ class Features(Model):
 
     def members(self, features: Any = None, actions: Any = None) -> Array:
         """What each member of the inner model expects of each row."""
-        return self._in_use.members(self._rows(features, actions), actions)
+        return hooks.members(self._in_use, self._rows(features, actions), actions)
 
     def sampled(
         self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
@@ -227,7 +225,7 @@ class Features(Model):
 
     def radius(self, horizon: float) -> float:
         """The inner model's."""
-        return self._in_use.radius(horizon)
+        return hooks.radius(self._in_use, horizon)
 
     @property
     def working_features(self) -> int:
@@ -239,14 +237,10 @@ class Features(Model):
         """Outcomes learnt so far."""
         return int(self.seen[0])
 
-    def background(self) -> list[BackgroundWork]:
-        """Those of the inner model, before and after the transformer is fitted."""
-        return [*self._raw.background(), *self._model.background()]
-
     @property
     def fits(self) -> int:
         """One more than the inner model's once the transformer is fitted."""
-        return int(self.seen[1] != 0 and self.first > 0) + self._in_use.fits
+        return int(self.seen[1] != 0 and self.first > 0) + hooks.fits(self._in_use)
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
         """By action whether no outcome of it was ever learnt, if the inner model can say."""
@@ -254,41 +248,25 @@ class Features(Model):
 
     # The parts
 
-    def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Features:
+    def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Model:
         """The same with the inner model as it is asked for."""
         if self.n_learnt:
-            return self.with_outputs(n_outputs)
-        settings = {name: value for name, value in self.settings().items() if name != "model"}
-        inner = self._raw.standardised(n_outputs, centred=centred, prior=prior)
-        return type(self)(**{**settings, "inner": inner, "n_outputs": n_outputs, "half_life": None})
+            return hooks.with_outputs(self, n_outputs)
+        inner = hooks.standardised(self._raw, n_outputs, centred=centred, prior=prior)
+        changed = {"inner": inner, "n_outputs": n_outputs, "half_life": None}
+        return type(self)(**arguments(self) | changed)
 
-    def with_outputs(self, n: int) -> Self:
-        """A copy that learns n quantities; what was learnt is kept, and refused where n differs."""
-        if n != self.n_outputs and not self.n_learnt:
-            settings = {name: value for name, value in self.settings().items() if name != "model"}
-            return type(self)(**{**settings, "inner": self._raw.with_outputs(n), "n_outputs": n})
-        return super().with_outputs(n)
+    def _parts(self) -> dict[str, Model]:
+        return {"raw": self._raw, "inner": self._model}
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: the arrays themselves, not copies."""
-        own = {
-            name: getattr(self, name) for name in ("rows", "outcomes", "which", "waits", "decisions", "seen")
-        }
-        for part, model in (("raw", self._raw), ("inner", self._model)):
-            own |= {f"{part}/{name}": array for name, array in model.arrays().items()}
-        return own
-
-    def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Have room for as much as these arrays keep of the inner model, before and after the transformer is fitted."""
-        for part, model in (("raw/", self._raw), ("inner/", self._model)):
-            model.make_room({k.removeprefix(part): one for k, one in arrays.items() if k.startswith(part)})
+    def _own_arrays(self) -> dict[str, NDArray[Any]]:
+        names = ("rows", "outcomes", "which", "waits", "decisions", "seen")
+        return {name: getattr(self, name) for name in names}
 
     def grow(self, n_actions: int) -> None:
         """The inner model knows so many actions, before and after the transformer is fitted."""
-        if more_actions(self, n_actions):
-            for model in (self._raw, self._model):
-                model.grow(n_actions)
-            self.n_actions, self.inner = n_actions, self._raw.settings()
+        super().grow(n_actions)
+        self.inner = self._raw.settings()
 
     @property
     def _in_use(self) -> Model:
@@ -322,7 +300,7 @@ class Features(Model):
 
     def _in_reach(self, rows: Array) -> Array:
         """Rows that the inner model takes: for one that asks for ‖φ‖ ≤ 1, longer ones are shortened to that."""
-        if not self._raw.unit_features:
+        if not hooks.unit_features(self._raw):
             return rows
         return np.asarray(rows / np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True)))
 
@@ -343,10 +321,10 @@ class Features(Model):
 
 
 def _inner_model(inner: Model, half_life: float | str | None) -> Model:
-    if inner.n_learnt:
+    if hooks.n_learnt(inner):
         said = "{model!r} has learnt already, of features that are not transformed."
         raise InvalidInput(Text(said, model=inner))
-    if half_life is None or inner.half_life == half_life:
+    if half_life is None or hooks.half_life(inner) == half_life:
         return inner
     settings = inner.settings()
     if "half_life" not in settings:

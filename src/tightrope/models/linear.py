@@ -13,8 +13,6 @@ from tightrope.models.sizes import Sizes
 class Linear:
     """What "linear" is: `DisjointRidge` for one x for all actions, `Ridge` for features by action, `ArmMeans` without any."""
 
-    takes_features = False
-
     @staticmethod
     def fitting(sizes: Sizes) -> type[Model]:
         """The class for a problem of these sizes."""

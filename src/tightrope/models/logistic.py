@@ -13,6 +13,7 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, logistic
 from tightrope.models.blocks import BlockModel
 from tightrope.models.model import (
+    NO_DECISION,
     Ids,
     checked_outcome,
     half_life_of,
@@ -83,6 +84,8 @@ class Logistic(BlockModel):
     >>> model.means([[0.0], [9.0]]).round(2)
     array([0.  , 0.87])
     """
+
+    decision = NO_DECISION
 
     def __init__(
         self,
@@ -176,7 +179,7 @@ class Logistic(BlockModel):
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Take in one outcome in [low, high] (a number, or n_outputs of them) at `features` (p,)."""
         g = 0 if self.n_actions is None else known_action(action, self.n_actions)
-        x = self._rows(features if self.takes_features else np.empty(0), 1).reshape(-1)
+        x = self._rows(features if self.n_features else np.empty(0), 1).reshape(-1)
         self.check_outcome(outcome)
         y = (checked_outcome(outcome, self.n_outputs) - self._low - self.shifted) / (self._high - self._low)
         y = np.clip(y, 0.0, 1.0)
@@ -203,6 +206,10 @@ class Logistic(BlockModel):
             self._measure_anew()
             if self.keep:
                 self._fit_anew()
+
+    def note_decision(self, number: int) -> None:
+        """The outcomes that are learnt from here on belong to this decision."""
+        self.decision = number
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop the rows that are kept of these decisions, and fit anew without them.
@@ -379,7 +386,7 @@ class Logistic(BlockModel):
         """Mean and standard deviation of the logit of each row, (n, n_outputs) each."""
         rows, ids = self._rows_and_ids(features, actions)
         M, n = self.n_outputs, len(ids)
-        if self.takes_features and not self.n_learnt:
+        if self.n_features and not self.n_learnt:
             return np.zeros((n, M)), np.full((n, M), self.prior)
         Z = self._extended(rows)
         means, deviations, scratch = (
@@ -405,7 +412,7 @@ class Logistic(BlockModel):
         rows, ids = self._rows_and_ids(features, actions)
         q, low = self.n_features + 1, self._low[0] + self.shifted[0]
         span = self._high[0] - self._low[0]
-        if self.takes_features and not self.n_learnt:
+        if self.n_features and not self.n_learnt:
             t = scale * self.prior * np.array([normals(1, int(a) * q)[0] for a in ids])
             return np.asarray(low + span * _sigmoid(t))
         Z = self._extended(rows)

@@ -8,10 +8,9 @@ may be named twice. `docs/models.md` shows one of your own, in one file, from a 
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
@@ -19,10 +18,8 @@ from numpy.typing import NDArray
 
 from tightrope import displays
 from tightrope.errors import InvalidInput
-from tightrope.models.background import BackgroundWork
 from tightrope.registry import Registry, found_by
 from tightrope.validation import Array, finite_number, real_array, require_finite, whole_number
-from tightrope.words import Text
 
 __all__ = ["MODELS", "Model", "checked_outcome", "known_action", "model_from_settings", "register"]
 
@@ -47,25 +44,11 @@ class Model(ABC):
     """
 
     kind: ClassVar[str]
-    # The compiled kernels that can take the place of the methods: "ridge", "arms", "standardised", or None for the plain path.
-    compiled: str | None = None
-    takes_features: bool = True
-    # Whether ‖φ‖ ≤ 1 is asked for.
-    unit_features: ClassVar[bool] = False
-    # How to explore with it: "normal" draws from means and deviations, "members" follows one of its `members` in a round, "gaps"
-    # chooses by inverse gap weighting, where there is nothing but means.
-    exploration: str = "normal"
-
-    # The decision that the next outcome belongs to, by its number: see `note_decision`.
-    decision: int = NO_DECISION
-
     n_features: int = 0
     n_actions: int | None = None
+    n_outputs: int = 1
     # The sizes that nobody typed, which a policy will tell.
     _missing: tuple[str, ...] = ()
-    n_outputs: int = 1
-    # Outcomes learnt until one counts half of what it did, or a time such as "2h"; None for a model that forgets nothing.
-    half_life: float | str | None = None
 
     def __init_subclass__(cls) -> None:
         cls.kind = found_by(cls)
@@ -88,23 +71,9 @@ class Model(ABC):
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Take in one outcome, a number or n_outputs of them, seen at `features` (n_features,) for `action`."""
 
-    def note_decision(self, number: int) -> None:
-        """The outcomes that are learnt from here on belong to the decision with this number; `NO_DECISION`: to none.
-
-        A model that keeps rows keeps this number, `decision`, with each, so that `forget_inputs` finds them.
-        """
-        self.decision = number
-
-    def forget_inputs(self, numbers: Collection[int]) -> None:
-        """Drop the rows that are kept of these decisions; what was learnt from them in sums may stay.
-
-        What it does depends only on `arrays`: a model that is loaded from them afterwards answers the same.
-        """
-        return
-
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: the arrays themselves, not copies, of the same shapes at all times, but see `make_room`."""
+        """The state, by name: the arrays themselves, not copies, of the same shapes at all times, but see `hooks.make_room`."""
 
     def grow(self, n_actions: int) -> None:
         """Know `n_actions` actions: new ones come behind those that there are, of which all that was learnt stays as it is.
@@ -114,20 +83,15 @@ class Model(ABC):
         """
         before = {name: array.copy() for name, array in self.arrays().items()}
         if self._begin_anew_with(n_actions):
-            self.make_room(before)
+            make_room(self, before)
             keep_entries(before, self.arrays())
 
     def _begin_anew_with(self, n_actions: int) -> bool:
         """Be as a new model for more actions; whether there are more."""
         if not more_actions(self, n_actions):
             return False
-        settings = {name: value for name, value in self.settings().items() if name != "model"}
-        type(self).__init__(self, **{**settings, "n_actions": n_actions})
+        type(self).__init__(self, **arguments(self) | {"n_actions": n_actions})
         return True
-
-    def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Give the own arrays the shapes of these, which are about to be copied into them; for a model whose arrays grow."""
-        return
 
     def widths(self, features: Any = None, actions: Any = None) -> Array:
         """How unsure the means are, before any radius: ‖φ‖_{Σ⁻¹} where there is a Σ, else the standard deviation."""
@@ -137,48 +101,6 @@ class Model(ABC):
         """The standard deviation of each mean, in the outcome's own units."""
         raise NotImplementedError(f"{type(self).__name__} must define deviations, or widths")
 
-    def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
-        """Means and deviations, (n, n_outputs) each, for what needs both."""
-        means, deviations = self.means(features, actions), self.deviations(features, actions)
-        expected = np.reshape(means, (len(means), -1))
-        # One deviation for all outputs will do.
-        return expected, np.broadcast_to(np.reshape(deviations, (len(expected), -1)), expected.shape)
-
-    def radius(self, horizon: float) -> float:
-        """What multiplies the widths in a bound that is to fail with probability 1/horizon; that of a normal law by default."""
-        return math.sqrt(2.0 * math.log(max(1.0, horizon)))
-
-    def members(self, features: Any = None, actions: Any = None) -> Array:
-        """What each of its M members expects of each row, (M, n) or (M, n, n_outputs), spread as they are to be drawn."""
-        raise InvalidInput(Text("{model!r} is one model, without members.", model=self))
-
-    @property
-    def fits(self) -> int:
-        """How often it was fitted anew to what it keeps, after which prices are solved anew; 0 where every outcome moves it."""
-        return 0
-
-    def background(self) -> list[BackgroundWork]:
-        """What is done in the background: its own fits, or those of the models that it is made of; always in the same order."""
-        return []
-
-    def check_outcome(self, outcome: Any) -> None:
-        """Refuse an outcome that it can't learn; a policy asks before it changes anything."""
-        return
-
-    def elapse(self, time: float) -> None:
-        """So much time goes by, in rounds or seconds as `half_life` is, beside what outcomes count: what was learnt fades."""
-        return
-
-    @property
-    def dimension(self) -> int:
-        """The d of the formulas: how many parameters an output has."""
-        return max(1, self.n_features) * (self.n_actions or 1)
-
-    @property
-    def n_learnt(self) -> int:
-        """Outcomes learnt so far, where the model counts them."""
-        return 0
-
     def settings(self) -> dict[str, Any]:
         """Plain data from which an equal, untaught model can be made."""
         return {
@@ -186,52 +108,12 @@ class Model(ABC):
             **{name: getattr(self, name) for name in inspect.signature(type(self)).parameters},
         }
 
-    def with_outputs(self, n: int) -> Self:
-        """A copy that learns n quantities; what was learnt is kept, and refused where n differs."""
-        settings = {name: value for name, value in self.settings().items() if name != "model"}
-        if "n_outputs" in settings:
-            settings["n_outputs"] = n
-        elif n != self.n_outputs:
-            raise InvalidInput(
-                Text(
-                    "{model!r} learns {has} quantities, but {n} are needed.",
-                    model=self,
-                    has=self.n_outputs,
-                    n=n,
-                )
-            )
-        fresh = type(self)(**settings)
-        if n == self.n_outputs:
-            mine = self.arrays()
-            fresh.make_room(mine)
-            for name, array in fresh.arrays().items():
-                array[...] = mine[name]
-        elif self.n_learnt:
-            raise InvalidInput(
-                f"a model that has learnt {self.n_outputs} quantities can't go on with {n}: make it for {n} outputs."
-            )
-        return fresh
-
-    def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Model:
-        """A copy for a policy that asks for means and deviations in the outcome's own units, for features in any unit.
-
-        `prior` (n_outputs,) is what outcomes are known to deviate by, 0 for unknown. A model that takes care of all this itself, as
-        most do, is copied as it is.
-        """
-        return self.with_outputs(n_outputs)
-
-    def shift(self, output: int, by: float) -> None:
-        """All outcomes of one output, learnt ones too, become larger by so much: for the costs of a rule whose limit changes.
-
-        A model of your own defines it if limits of rules seen after acting are to change under it.
-        """
-        raise NotImplementedError
-
     def copy(self) -> Self:
         """An independent copy, state included."""
-        if self._missing:
-            return type(self)(**{name: value for name, value in self.settings().items() if name != "model"})
-        return self.with_outputs(self.n_outputs)
+        fresh = type(self)(**arguments(self))
+        if not self._missing:
+            take_arrays(fresh, self.arrays())
+        return fresh
 
     def _take_sizes(self, **sizes: int | None) -> bool:
         """Keep the sizes; whether all are known."""
@@ -241,19 +123,31 @@ class Model(ABC):
         return not self._missing
 
     def __repr__(self) -> str:
-        shown = (
-            f"{name}={value!r}"
-            for name, value in self.settings().items()
-            if name not in ("model", "n_outputs")
-        )
+        shown = (f"{name}={value!r}" for name, value in arguments(self).items() if name != "n_outputs")
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
-        settings = self.settings()
-        known = [(name, value) for name, value in settings.items() if name != "model" and value is not None]
-        return displays.page(
-            f"{type(self).__name__} ({settings.get('model', self.kind)})", displays.facts(known)
-        )
+        known = [(name, value) for name, value in arguments(self).items() if value is not None]
+        return displays.page(f"{type(self).__name__} ({self.kind})", displays.facts(known))
+
+
+def arguments(model: Model) -> dict[str, Any]:
+    """What its constructor was given: its settings but for the name of its class."""
+    return {name: value for name, value in model.settings().items() if name != "model"}
+
+
+def make_room(model: Model, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Have the own arrays take the shapes of these, which are about to be copied into them; for a model whose arrays grow."""
+    own = getattr(type(model), "make_room", None)
+    if own is not None:
+        own(model, arrays)
+
+
+def take_arrays(model: Model, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Become the model of equal settings that gave these arrays."""
+    make_room(model, arrays)
+    for name, array in model.arrays().items():
+        array[...] = arrays[name]
 
 
 class SizesMissing(InvalidInput, AttributeError):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.kernels import forgetting
+from tightrope.models.hooks import dimension
 from tightrope.models.model import (
     HalfLife,
     Ids,
@@ -32,6 +33,7 @@ class RidgeRegression(Model):
     # By the plain path where it forgets.
     compiled: str | None = "ridge"
     unit_features: ClassVar[bool] = True
+    half_life: float | str | None
 
     bonus: float
     m: float
@@ -61,7 +63,7 @@ class RidgeRegression(Model):
         self.flat = kernels.new_ridge(blocks, p, self.n_outputs)
         views = kernels.ridge_views(self.flat)
         self.stat, self.Theta, self.Sigma_inv, self.Sigma, self.B, self.wear = views
-        self.stat[:] = 0.0, self.bonus, self.m, self.ridge, self.dimension
+        self.stat[:] = 0.0, self.bonus, self.m, self.ridge, dimension(self)
         self.Sigma[:] = self.ridge * np.eye(p)
         self.Sigma_inv[:] = np.eye(p) / self.ridge
         if self._fades is not None:
@@ -87,7 +89,7 @@ class RidgeRegression(Model):
         """Know so many actions; the radius becomes that of all their dimensions, and those that are new are born now."""
         known = len(self.Sigma)
         Model.grow(self, n_actions)
-        self.stat[-1] = self.dimension
+        self.stat[-1] = dimension(self)
         if self._fades is not None:
             self.ages[forgetting.BORN + known :] = self.ages[forgetting.TIME]
 
@@ -100,7 +102,7 @@ class RidgeRegression(Model):
         T = finite_number("horizon", horizon, low=1.0)
         return float(
             self.bonus
-            * kernels.confidence_radius(self._counted(), float(self.dimension), T, self.m, self.ridge)
+            * kernels.confidence_radius(self._counted(), float(dimension(self)), T, self.m, self.ridge)
         )
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
@@ -135,7 +137,7 @@ class RidgeRegression(Model):
         if self.half_life is not None:
             return None
         root_beta = kernels.confidence_radius(
-            self.stat[kernels.LEARNT], float(self.dimension), horizon, self.m, self.ridge
+            self.stat[kernels.LEARNT], float(dimension(self)), horizon, self.m, self.ridge
         )
         Theta = self.Theta.transpose(1, 0, 2)
         least = np.zeros(self.n_outputs)

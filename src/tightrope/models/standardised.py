@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, standardised
+from tightrope.models import hooks
 from tightrope.models.blocks import BlockModel
 from tightrope.models.model import (
     Ids,
@@ -96,10 +97,6 @@ class Standardised(BlockModel):
         """Outcomes learnt so far, over all actions."""
         return int(self.flat[kernels.STAT + kernels.LEARNT])
 
-    def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Self:
-        """The model as it is, for so many outputs."""
-        return self.with_outputs(n_outputs)
-
     def never_learnt(self) -> NDArray[np.bool_] | None:
         """By action whether it has no outcome; None where all share their parameters."""
         if self.n_actions is None:
@@ -110,7 +107,7 @@ class Standardised(BlockModel):
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Take in one outcome (a number, or n_outputs of them) at `features` (p,)."""
         block = 0 if self.n_actions is None else known_action(action, self.n_actions)
-        x = self._rows(features if self.takes_features else np.empty(0), 1)
+        x = self._rows(features if self.n_features else np.empty(0), 1)
         y = checked_outcome(outcome, self.n_outputs)
         self.learn_row(block, x.reshape(-1), y)
 
@@ -176,7 +173,7 @@ class Standardised(BlockModel):
 
 def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -> Model:
     """The standardised model of the same size; refused where one has learnt: what was seen can't be told from what is kept."""
-    if model.n_learnt:
+    if hooks.n_learnt(model):
         raise InvalidInput(
             Text(
                 "{model!r} has learnt already, which can't be carried over to units of its own: give what was seen to "
@@ -186,9 +183,9 @@ def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -
         )
     return Standardised(
         model.n_actions,
-        model.n_features if model.takes_features else 0,
+        model.n_features,
         centred=centred,
         prior=prior,
         n_outputs=n_outputs,
-        half_life=model.half_life,
+        half_life=hooks.half_life(model),
     )

@@ -97,9 +97,9 @@ def build_model(stated: ModelSpec | None, spec: PolicySpec, part: Part, problem:
         made = model_class(kind, sizes, spec.folder)
     except InvalidInput as error:
         raise SpecError(error.complaint(), within=f"{where}.model") from error
-    if not sizes.n_features and made.takes_features:
-        raise SpecError(f'{where}.model: must be "arm-means" where there are no features, but got "{kind}"')
     taken, own_sizes = parameters_of(made), (*SIZES, "n_outputs")
+    if not sizes.n_features and "n_features" in taken:
+        raise SpecError(f'{where}.model: must be "arm-means" where there are no features, but got "{kind}"')
     for name in stated.settings():
         if name not in taken:
             allowed = ["model", *(one for one in taken if one not in own_sizes)]

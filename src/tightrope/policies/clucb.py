@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.models import Model
-from tightrope.models.hooks import of_sum
+from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
@@ -76,14 +75,14 @@ class CLUCB(Policy):
     def choose(self, offer: Offer) -> Choice:
         """The optimistic action if the guarantee would bear the worst of it, else the baseline."""
         fallback = offer.row_of("baseline", self.baseline)
-        root_beta = self._reward.radius(1.0 / self.failure)
+        root_beta = hooks.radius(self._reward, 1.0 / self.failure)
         means, widths = estimates(self._reward, offer.phi, offer.ids)
         values = means[:, 0] + root_beta * widths[:, 0]
         row = best_row(values)
         conservative, owed, _ = self._sums
         owed += self._reward_of_baseline(offer.context)
         lower = np.maximum(0.0, means[:, 0] - root_beta * widths[:, 0])
-        summed = of_sum(self._reward, self._with_features(offer, row))
+        summed = hooks.of_sum(self._reward, self._with_features(offer, row))
         least = self._sums[2] + lower[row] if summed is None else summed[0] - root_beta * summed[1]
         optimistic = least + conservative >= (1.0 - self.alpha) * owed
         row = row if optimistic else fallback
@@ -109,7 +108,7 @@ class CLUCB(Policy):
 
     def learn_reward(self, pending: Pending, reward: float) -> None:
         """Take in the reward of an optimistic round."""
-        if pending[2] is not None or not self._reward.takes_features:
+        if pending[2] is not None or not self._reward.n_features:
             Policy.learn_reward(self, pending, reward)
 
     def arrays(self) -> Arrays:

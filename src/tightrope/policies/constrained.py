@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
-from tightrope.models import MODELS, Model
+from tightrope.models import MODELS, Model, hooks
 from tightrope.models.model import NO_DECISION
 from tightrope.models.sizes import Sizes, Unsized, read_model
 from tightrope.offer import Offer, OfferReader, rounds_given
@@ -150,7 +150,7 @@ class Constrained(Policy):
             )
         if any(isinstance(one, Unsized) for one in self._asked.values()):
             for part, model in self._asked.items():
-                if isinstance(model, Model) and model.n_learnt:
+                if isinstance(model, Model) and hooks.n_learnt(model):
                     raise InvalidInput(
                         f"{part} has learnt already, so the other model needs sizes too: pass n_features= to it."
                     )
@@ -300,13 +300,13 @@ class Constrained(Policy):
             self._pending.require(number, AWAITS_REWARD)
             low, high = self.reward_range or (-LARGEST, LARGEST)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
-            self._reward.check_outcome(y)
+            hooks.check_outcome(self._reward, y)
         if costs is not None:
             if self._cost is None:
                 raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
             self._pending.require(number, AWAITS_COSTS)
             w = self._observed_costs(costs, pending[1], pending[4])
-            self._cost.check_outcome(w)
+            hooks.check_outcome(self._cost, w)
             parts |= AWAITS_COSTS
         self._note_decision(number)
         if y is not None:

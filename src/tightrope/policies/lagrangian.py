@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
@@ -115,7 +115,7 @@ class Lagrangian(Policy):
     def choose(self, offer: Offer) -> Choice:
         """The best by optimistic reward less the price of its costs."""
         means, widths = estimates(self._reward, offer.phi, offer.ids)
-        radius = self._reward.radius(self.decisions.made + 2)
+        radius = hooks.radius(self._reward, self.decisions.made + 2)
         with np.errstate(invalid="ignore"):
             upper = means[:, 0] + radius * widths[:, 0]
         rewards = np.where(np.isinf(widths[:, 0]), np.inf, upper)

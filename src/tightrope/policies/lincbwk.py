@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.budget import Account
 from tightrope.policies.pending import Pending
@@ -122,9 +122,9 @@ class LinCBwK(Policy):
         quantities = (1 + self.n_constraints) / self.failure
         r, widths = estimates(self._reward, offer.phi, offer.ids)
         v, usage_widths = estimates(self._cost, offer.psi, offer.ids)
-        usage = v - self._cost.radius(quantities) * usage_widths
+        usage = v - hooks.radius(self._cost, quantities) * usage_widths
         usage[noop] = 0.0
-        rewards = r[:, 0] + self._reward.radius(quantities) * widths[:, 0]
+        rewards = r[:, 0] + hooks.radius(self._reward, quantities) * widths[:, 0]
         values = rewards - self.Z * (usage @ self.prices)
         if self.decisions.made < self.horizon and self._account.affords():
             row = best_row(values)

@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from tightrope import kernels
-from tightrope.models import Model
-from tightrope.models.hooks import sampled
+from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
@@ -52,7 +51,7 @@ class LinTS(Policy):
     def choose(self, offer: Offer) -> Choice:
         """The best by a sampled θ̃."""
         t, bonus = self.decisions.made + 1, float(getattr(self._reward, "bonus", 1.0))
-        v = bonus * math.sqrt(9.0 * self._reward.dimension * math.log(t / self.failure))
+        v = bonus * math.sqrt(9.0 * hooks.dimension(self._reward) * math.log(t / self.failure))
         values = sampled_values(self._reward, offer, v, self.seed, self.decisions.made)
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
         return Choice(best_row(values), means, values, np.full(len(values), math.nan))
@@ -73,5 +72,5 @@ def sampled_values(model: Model, offer: Offer, scale: float, seed: int, number: 
     def normals(n: int, slot: int) -> Array:
         return np.array([kernels.normal(seed, 0, number, slot + i) for i in range(n)])
 
-    values = np.asarray(sampled(model, offer.phi, offer.ids, scale, normals), dtype=float)
+    values = np.asarray(hooks.sampled(model, offer.phi, offer.ids, scale, normals), dtype=float)
     return np.where(np.isnan(values), np.inf, values)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
+from tightrope.models import hooks
 from tightrope.offer import Offer
 from tightrope.policies.oracle import mixture_cdf
 from tightrope.policies.policy import Choice, Policy, best_row, estimates, one_hot
@@ -86,7 +87,7 @@ class OPLB(OneSafeAction):
         safe = offer.row_of("safe_action", self.safe_action)
         xi = -self.safe_cost
         quantities = (1 + self.n_constraints) / self.failure
-        C_r, C_w = self._reward.radius(quantities), self._cost.radius(quantities)
+        C_r, C_w = hooks.radius(self._reward, quantities), hooks.radius(self._cost, quantities)
         w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
         r, widths = estimates(self._reward, offer.phi, offer.ids)
         pessimistic, widest = w + C_w * cost_widths, cost_widths.max(axis=1)

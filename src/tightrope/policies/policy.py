@@ -16,7 +16,7 @@ from tightrope import displays, kernels
 from tightrope.concerns import Concern, warn
 from tightrope.errors import InvalidInput
 from tightrope.ledger.totals import Totals
-from tightrope.models import MODELS, Model
+from tightrope.models import MODELS, Model, hooks
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import NO_DECISION, missing_sizes
 from tightrope.models.sizes import read_model
@@ -369,14 +369,14 @@ class Policy:
             low, high = self.reward_range or (-LARGEST, LARGEST)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
             if self._reward is not None:
-                self._reward.check_outcome(y)
+                hooks.check_outcome(self._reward, y)
         if costs is not None and self.n_constraints:
             if self.sees_costs:
                 raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
             self.decisions.require(number, AWAITS_COSTS)
             w = self._observed(costs)
             if self._cost is not None:
-                self._cost.check_outcome(w)
+                hooks.check_outcome(self._cost, w)
         if costs is not None:
             parts |= AWAITS_COSTS
         self._note_decision(number)
@@ -389,21 +389,18 @@ class Policy:
     @property
     def counts_seconds(self) -> bool:
         """Whether some model has a half-life in seconds, and waits for `elapse`."""
-        reward, cost = self._reward, self._cost
-        return isinstance(getattr(reward, "half_life", None), str) or (
-            cost is not None and isinstance(cost.half_life, str)
-        )
+        return any(isinstance(hooks.half_life(model), str) for model in self._models_of_its_own())
 
     def elapse(self, seconds: float) -> None:
         """So many seconds go by: what models with a half-life in seconds have learnt fades; others count rounds by themselves."""
-        for model in (self._reward, self._cost):
-            if model is not None and isinstance(model.half_life, str):
-                model.elapse(finite_number("seconds", seconds, low=0.0))
+        for model in self._models_of_its_own():
+            if isinstance(hooks.half_life(model), str):
+                hooks.elapse(model, finite_number("seconds", seconds, low=0.0))
                 self.decisions.version += 1
 
     def background(self) -> list[BackgroundWork]:
         """What is done in the background, such as fits of models; always in the same order."""
-        return [one for model in self._models_of_its_own() for one in model.background()]
+        return [one for model in self._models_of_its_own() for one in hooks.background(model)]
 
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come. What deciding has changed stays."""
@@ -418,7 +415,7 @@ class Policy:
         for number in sorted({*numbers} & {*self.decisions}):
             self.forget(number)
         for model in self._models_of_its_own():
-            model.forget_inputs(numbers)
+            hooks.forget_inputs(model, numbers)
 
     # Save, restore, copy
 
@@ -594,7 +591,7 @@ class Policy:
 
     def _note_decision(self, number: int) -> None:
         for model in self._models_of_its_own():
-            model.note_decision(number)
+            hooks.note_decision(model, number)
 
     def _parameter(self, name: str) -> Any:
         return getattr(self, f"_{name}") if name in ("reward", "cost") else getattr(self, name)
@@ -604,7 +601,7 @@ class Policy:
         for part, model in (("reward/", self._reward), ("cost/", self._cost)):
             given = {name.removeprefix(part): one for name, one in arrays.items() if name.startswith(part)}
             if model is not None and given.keys() >= model.arrays().keys():
-                model.make_room(given)
+                hooks.make_room(model, given)
 
     def _all_arrays(self) -> Arrays:
         found: Arrays = {**self._ledger.arrays(), **self.arrays()}
@@ -624,7 +621,7 @@ def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
         raise InvalidInput(
             f"{name} has no {' and '.join(missing)}, which this policy can't infer: pass {missing[0]}=."
         )
-    return model.with_outputs(n_outputs)
+    return hooks.with_outputs(model, n_outputs)
 
 
 def estimates(model: Model, rows: Array | None, ids: Any) -> tuple[Array, Array]:

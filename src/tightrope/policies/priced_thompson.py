@@ -11,7 +11,7 @@ import numpy as np
 from tightrope import kernels
 from tightrope.kernels import probabilities
 from tightrope.kernels.shadow import COST_DRAWS
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.constraints import finite_ranges
 from tightrope.policies.pending import Pending
@@ -74,11 +74,11 @@ class PricedThompson(Policy):
         self.seed = whole_number("seed", seed)
         ranges = finite_ranges(K, None, cost_range)
         self.cost_range = None if ranges is None else ranges.tolist()
-        self._reward = copy_of_model("reward", reward).standardised(1, centred=True, prior=0.0)
+        self._reward = hooks.standardised(copy_of_model("reward", reward), 1, centred=True, prior=0.0)
         self._cost = None
         if cost is not None:
             half = np.zeros(K) if ranges is None else (ranges[:, 1] - ranges[:, 0]) / 2.0
-            self._cost = copy_of_model("cost", cost, K).standardised(K, centred=False, prior=half)
+            self._cost = hooks.standardised(copy_of_model("cost", cost, K), K, centred=False, prior=half)
         self.sees_costs = cost is None
         self.n_actions = self._reward.n_actions
         self._expected, self._size, self._square, self._moved = np.zeros((4, K))
@@ -123,7 +123,7 @@ class PricedThompson(Policy):
             self._believed(offer, Beliefs(self._reward, self._cost))
         units = self._units(seen)
         self._rho[0] = units.rho
-        self._measured[0] += self._reward.n_learnt >= _LEAST_LEARNT
+        self._measured[0] += hooks.n_learnt(self._reward) >= _LEAST_LEARNT
         self._size += seen.size
         self._square += seen.square
         if self.sees_costs:

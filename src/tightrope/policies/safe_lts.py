@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.lints import sampled_values
 from tightrope.policies.policy import Choice, best_row, estimates
@@ -84,9 +84,9 @@ class SafeLTS(OneSafeAction):
         offer.row_of("safe_action", self.safe_action)
         quantities = (1 + self.n_constraints) / self.failure
         w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
-        pessimistic = w + self._cost.radius(quantities) * cost_widths
+        pessimistic = w + hooks.radius(self._cost, quantities) * cost_widths
         shown = (pessimistic <= 0.0).all(axis=1) | np.isin(offer.ids, (self.safe_action, *self.safe_actions))
-        scale = (1.0 + 2.0 * REWARD_BOUND / -self.safe_cost) * self._reward.radius(quantities)
+        scale = (1.0 + 2.0 * REWARD_BOUND / -self.safe_cost) * hooks.radius(self._reward, quantities)
         values = np.where(
             shown, sampled_values(self._reward, offer, scale, self.seed, self.decisions.made), -np.inf
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
@@ -100,13 +100,13 @@ class SafeLUCB(Policy):
             )
         quantities = (1 + self.n_constraints) / self.failure
         r, widths = estimates(self._reward, offer.phi, offer.ids)
-        optimistic = r[:, 0] + self._reward.radius(quantities) * widths[:, 0]
+        optimistic = r[:, 0] + hooks.radius(self._reward, quantities) * widths[:, 0]
         if self.decisions.made < self.exploration:
             rows = np.flatnonzero(known)
             row = int(rows[0] if len(rows) == 1 else kernels.uniform_choice(rows, self.uniform()))
             return Choice(row, r[:, 0], np.where(known, optimistic, -np.inf), known / len(rows))
         w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
-        shown = known | (w + self._cost.radius(quantities) * cost_widths <= 0.0).all(axis=1)
+        shown = known | (w + hooks.radius(self._cost, quantities) * cost_widths <= 0.0).all(axis=1)
         values = np.where(shown, optimistic, -np.inf)
         row = best_row(values)
         return Choice(row, r[:, 0], values)

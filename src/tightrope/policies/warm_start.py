@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tightrope.errors import InvalidInput
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.models.ridge_regression import require_rows_in_ball
 from tightrope.offer import OfferReader, logged_rows
 from tightrope.validation import COST_ROUNDING, LARGEST, Array, real_array, require_finite, require_range
@@ -27,9 +27,9 @@ class Lessons(NamedTuple):
     def learn(self, reward: Model, cost: Model | None) -> None:
         """Teach the models, row by row; nothing where one of the rows can't be learnt."""
         for i in range(len(self.ids)):
-            reward.check_outcome(self.rewards[i : i + 1])
+            hooks.check_outcome(reward, self.rewards[i : i + 1])
             if self.costs is not None and cost is not None:
-                cost.check_outcome(self.costs[i])
+                hooks.check_outcome(cost, self.costs[i])
         for i, action in enumerate(self.ids):
             reward.learn(None if self.phi is None else self.phi[i], self.rewards[i : i + 1], action)
             if self.costs is not None and cost is not None:
@@ -66,7 +66,7 @@ def read_log(
         )
         w = given.reshape(n, K) if given.size == n * K else given[:, read.columns]
         w = require_in_ranges(w, ranges)
-        if cost_features is None and cost.takes_features:
+        if cost_features is None and cost.n_features:
             cost_features = features
         psi = _rows(read, "cost_features", cost_features, cost, n)
     elif cost_features is not None:
@@ -96,7 +96,7 @@ def encoded(
 
 def require_readable(name: str, rows: Array, model: Model) -> None:
     """Refuse rows that a model can't read: NaN, Inf, or norms above 1 where that is asked for."""
-    if model.unit_features:
+    if hooks.unit_features(model):
         require_rows_in_ball(name, rows)
     else:
         require_finite(name, rows)

@@ -15,7 +15,7 @@ class Odd(tr.models.Model):
     """Knows nothing of action 0, and has infinite deviations there."""
 
     def __init__(self, n_actions, n_outputs=1):
-        self.n_actions, self.n_outputs, self.takes_features = n_actions, n_outputs, False
+        self.n_actions, self.n_outputs = n_actions, n_outputs
         self.count = np.zeros(1)
 
     def means(self, features=None, actions=None):

@@ -9,7 +9,7 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.concerns import Concern
-from tightrope.models.hooks import least_norm, least_optimism
+from tightrope.models import hooks
 from tightrope.policies.watch import FIRST_LOOK
 from tightrope.schedules import Schedule
 from tightrope.validation import Array
@@ -102,17 +102,18 @@ def tightening(at: Standing) -> list[Concern]:
 def clipped(at: Standing) -> list[Concern]:
     """Optimism lifts every action's typical reward well above the limit of 1."""
     model, n = at.reward, at.rounds
-    if n < FIRST_LOOK or model.n_learnt < FIRST_LOOK:
+    learnt = hooks.n_learnt(model)
+    if n < FIRST_LOOK or learnt < FIRST_LOOK:
         return []
-    radius = model.radius(_confidence(at, n + 1.0) if model.takes_features else n + 1.0)
-    least = least_optimism(model, radius)
+    radius = hooks.radius(model, _confidence(at, n + 1.0) if model.n_features else n + 1.0)
+    least = hooks.least_optimism(model, radius)
     # A model that can tell has a bonus.
     if least is None or not least >= CLIPPED:
         return []
     return [
         Concern(
             "rewards at the clip",
-            f"After {model.n_learnt:,} rewards the confidence radius is {radius:.3g}, and with it the optimistic reward of every "
+            f"After {learnt:,} rewards the confidence radius is {radius:.3g}, and with it the optimistic reward of every "
             "action is at its limit of 1 as a rule: the choice depends on costs, and hardly on what was learnt of rewards.",
             f"A `bonus` of the reward model well below {model.bonus:g} (which promises less), fewer features, or the shadow-price "
             "policy.",
@@ -129,13 +130,14 @@ def norms(at: Standing) -> list[Concern]:
     for part, model in (("reward", at.reward), ("cost", at.cost)):
         if model is None or getattr(model, "m", None) is None:
             continue
-        least = least_norm(model, _confidence(at, n + 1.0))
+        least = hooks.least_norm(model, _confidence(at, n + 1.0))
         if least is not None and least.max(initial=0.0) > model.m:
             found.append(
                 Concern(
                     f"m of the {part} model",
-                    f"m = {model.m:.3g} bounds the norm of the {part} model's parameters, but after {model.n_learnt:,} outcomes "
-                    f"they are at least {least.max():.3g} long: its confidence sets leave the truth out.",
+                    f"m = {model.m:.3g} bounds the norm of the {part} model's parameters, but after "
+                    f"{hooks.n_learnt(model):,} outcomes they are at least {least.max():.3g} long: its confidence sets leave the "
+                    "truth out.",
                     f"An `m` of {_rounded_up(float(least.max()))} or more in the {part} model, or the shadow-price policy, which "
                     "needs none.",
                 )

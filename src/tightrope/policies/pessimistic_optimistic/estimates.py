@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.offer import Offer, rows_for_each
 from tightrope.policies.decision import Sampling
 from tightrope.policies.policy import estimates
@@ -33,9 +33,9 @@ def require_valid(offer: Offer, reward: Model, cost: Model | None, known: Ids) -
 def optimistic_choice(model: Any, offer: Offer, core: Array, trace: Array, x: Array | None) -> int:
     """The row chosen by r̂ and W, the numbers behind it into trace, its φ into x; moves the queue. −1 where input is not valid."""
     ids, phi, W = offer.ids, offer.phi, offer.W
-    if model.compiled == "ridge":
+    if hooks.compiled(model) == "ridge":
         return int(kernels.decide_ridge(phi, ids, W, model.flat, core, trace, x))
-    if model.compiled == "arms":
+    if hooks.compiled(model) == "arms":
         return int(kernels.decide_arms(ids, W, model.counts, model.sums, model.stat, core, trace))
     J, costs = len(ids), W.reshape(-1)
     if not kernels.costs_are_valid(costs, J, core) or not (phi is None or np.isfinite(phi).all()):
@@ -53,12 +53,12 @@ def optimistic_costs(
     model: Any, psi: Array | None, ids: Ids, core: Array, ranges: Array, columns: Ids, W: Array
 ) -> None:
     """W̌ into the columns of W (J, K) that are seen after acting: lower bounds, clipped to what is known of the costs."""
-    if model.compiled == "ridge" and psi is not None:
+    if hooks.compiled(model) == "ridge" and psi is not None:
         one_row = len(psi) < len(ids)
         kernels.optimistic_costs_ridge(
             model.flat, psi.reshape(-1), 0, one_row, ids, core, ranges, columns, W.reshape(-1), W.shape[1]
         )
-    elif model.compiled == "arms":
+    elif hooks.compiled(model) == "arms":
         kernels.optimistic_costs_arms(
             ids, model.counts, model.sums, model.stat, core, ranges, columns, W.reshape(-1), W.shape[1]
         )
@@ -69,7 +69,7 @@ def optimistic_costs(
 
 def radius_now(model: Model, core: Array) -> float:
     """What multiplies the widths in the round to come."""
-    return model.radius(float(kernels.horizon_at(core, core[kernels.ROUNDS] + 1.0)))
+    return hooks.radius(model, float(kernels.horizon_at(core, core[kernels.ROUNDS] + 1.0)))
 
 
 def unpack_trace(trace: Array, J: int, _: Sampling) -> dict[str, Any]:

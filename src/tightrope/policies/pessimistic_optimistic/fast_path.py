@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
+from tightrope.models import hooks
 from tightrope.offer import OfferReader, plain_group
 from tightrope.policies.decision import Decision, Labels
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
@@ -63,7 +64,7 @@ class FastPath:
     @staticmethod
     def fits(reward: Any, cost: Any) -> bool:
         """Whether there is one for these models."""
-        return reward.compiled == "ridge" and (cost is None or cost.compiled == "ridge")
+        return hooks.compiled(reward) == "ridge" and (cost is None or hooks.compiled(cost) == "ridge")
 
     def offer_of(self, J: int) -> tuple[NDArray[np.int64], int]:
         """The ids of J actions, and how many numbers are behind a decision among them."""

@@ -13,7 +13,7 @@ from tightrope import kernels, schedules
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.models.background import BackgroundWork
 from tightrope.offer import Offer, OfferReader
 from tightrope.policies.constrained import Constrained
@@ -148,15 +148,15 @@ class PessimisticOptimistic(Constrained):
         }
         self.context = read_context(context)
         rewards, costs = self._read_models(reward, cost, len(after))
-        self._reward = rewards and rewards.with_outputs(1)
-        self._cost = costs and costs.with_outputs(len(after))
+        self._reward = rewards and hooks.with_outputs(rewards, 1)
+        self._cost = costs and hooks.with_outputs(costs, len(after))
         self._rule_costs = None if self.rules is None else RuleCosts(self.rules)
         self._input = OfferReader(
             self._reward, self._cost, K, known, rules=self.rules, rule_costs=self._rule_costs
         )
         self.n_actions = self._input.n_actions
 
-        d = max([1, *(model.dimension for model in self._models_of_its_own())])
+        d = max([1, *(hooks.dimension(model) for model in self._models_of_its_own())])
         self._unit_V, paper_epsilon = schedules.linear_costs(K, d) if len(after) else schedules.known_costs(K)
         eps = paper_epsilon if epsilon is None else schedules.as_schedule("epsilon", epsilon)
         self._delta = slater
@@ -218,7 +218,7 @@ class PessimisticOptimistic(Constrained):
     @property
     def compiles(self) -> bool:
         """Whether a whole run can be compiled: not where δ is measured, which needs an LP, nor for a model without kernels."""
-        models = (self._reward.compiled, "none" if self._cost is None else self._cost.compiled)
+        models = (hooks.compiled(self._reward), "none" if self._cost is None else hooks.compiled(self._cost))
         return self._meter is None and None not in models and not self._shift.any()
 
     def own_concerns(self) -> list[Concern]:
@@ -542,7 +542,7 @@ class PessimisticOptimistic(Constrained):
                 # Outside its group a rule's cost is known to be 0.
                 W[:, self._rule_costs.force(group).idle] = 0.0
         trace = np.empty(kernels.trace_size(len(ids), self.n_constraints))
-        x = np.empty(self._reward.n_features) if self._reward.takes_features else None
+        x = np.empty(self._reward.n_features) if self._reward.n_features else None
         row = estimates.optimistic_choice(self._reward, offer, core, trace, x)
         if row < 0:
             self._require_valid(offer)
@@ -573,7 +573,11 @@ class PessimisticOptimistic(Constrained):
         return Decision(action, row, number, owner, version, ids, trace, self._labels, None, True)
 
     def _decide_lazily(self, features: Any, costs: Any) -> Decision:
-        if self._reward.compiled != "ridge" or self._reward.n_actions is not None or self._cost is not None:
+        if (
+            hooks.compiled(self._reward) != "ridge"
+            or self._reward.n_actions is not None
+            or self._cost is not None
+        ):
             raise InvalidInput(
                 "a Catalogue or SparseCosts need a Ridge reward model and costs that are seen before acting."
             )
@@ -624,7 +628,7 @@ class PessimisticOptimistic(Constrained):
         self._shift, self._fast = shift, None
 
     def _note_outside(self, rewards: Any) -> None:
-        if self._outside.note(rewards, self._reward.n_learnt):
+        if self._outside.note(rewards, hooks.n_learnt(self._reward)):
             self._watch.tell(self, self._outside.concerns())
 
     def _standing(self) -> Standing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow, shadow_solve
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.offer import rows_for_each
 from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.policies.shadow_price.solve import PriceSolve
@@ -39,13 +39,13 @@ class Beliefs:
         self.compiled = (
             sampling == "normal"
             and reward is not None  # which may have no sizes yet
-            and reward.compiled == "standardised"
-            and (cost is None or cost.compiled == "standardised")
+            and hooks.compiled(reward) == "standardised"
+            and (cost is None or hooks.compiled(cost) == "standardised")
         )
 
     def fits(self) -> list[int]:
         """How often each was fitted anew."""
-        return [self.reward.fits, 0 if self.cost is None else self.cost.fits]
+        return [hooks.fits(self.reward), 0 if self.cost is None else hooks.fits(self.cost)]
 
     def rewards(self, phi: Array | None, ids: Ids) -> Rewards:
         """Of the actions on offer."""
@@ -97,7 +97,7 @@ class Beliefs:
         """One whose models may take note of what they are shown, which only those with kernels do."""
 
         def own(model: Any) -> Any:
-            return model.copy() if model is not None and model.compiled == "standardised" else model
+            return model.copy() if model is not None and hooks.compiled(model) == "standardised" else model
 
         return Beliefs(own(self.reward), own(self.cost), self.sampling, self.columns)
 
@@ -155,20 +155,21 @@ class Beliefs:
 
 def _normal(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> tuple[Array, Array]:
     """Means and standard deviations, (n, n_outputs) each; the latter 0 where a model has nothing but means."""
-    if model.compiled == "standardised":
+    if hooks.compiled(model) == "standardised":
         seen = [model.seen(one, own) for one, own in zip(rows, ids)]
         return (
             seen[0]
             if len(seen) == 1
             else (np.concatenate([one for one, _ in seen]), np.concatenate([one for _, one in seen]))
         )
-    if model.exploration == "members":
+    if hooks.exploration(model) == "members":
         members = _members(model, rows, ids)
         return members.mean(axis=0), _deviations(members)
-    if model.exploration == "gaps":
+    if hooks.exploration(model) == "gaps":
         means = _means(model, rows, ids)
         return means, np.zeros(means.shape)
-    means, sds = _told("predictions", model, rows, ids)
+    said, n = _asked(hooks.predictions, model, rows, ids)
+    means, sds = said.reshape(2, n, -1)
     means = np.where(np.isnan(means), 0.0, means)
     if not np.isfinite(sds).all():
         for own in _rounds(ids):
@@ -179,15 +180,21 @@ def _normal(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> tup
 
 def _means(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Array:
     """Means, (n, n_outputs); 0 of what was never seen."""
-    if model.compiled == "standardised":
+    if hooks.compiled(model) == "standardised":
         return _normal(model, rows, ids)[0]
-    means = _told("means", model, rows, ids)
+    said, n = _asked(type(model).means, model, rows, ids)
+    means = said.reshape(n, -1)
     return np.where(np.isnan(means), 0.0, means)
 
 
 def _members(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Array:
     """What each member expects, (M, n, n_outputs). What it can't tell, every other member takes to be far above all else."""
-    members = _told("members", model, rows, ids)
+    said, n = _asked(hooks.members, model, rows, ids)
+    if said.ndim < 2 or len(said) == 0 or said.shape[1] != n:
+        raise InvalidInput(
+            f"members of {model!r} must be (M, {n}) or (M, {n}, n_outputs), but are {said.shape}."
+        )
+    members = said.reshape(len(said), n, -1)
     if not np.isfinite(members).all():
         sides = np.where(np.arange(len(members)) % 2, -1.0, 1.0)[:, None, None]
         for own in _rounds(ids):
@@ -207,21 +214,15 @@ def _wide(means: Array, sds: Array) -> float:
     return float(10.0 * (1.0 + np.abs(means).max() + sds.max()))
 
 
-def _told(what: str, model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Array:
-    """What a model says of all these rounds in one call, a copy: (n, n_outputs), or several of these, one for each member."""
+def _asked(
+    ask: Callable[[Any, Any, Any], Any], model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]
+) -> tuple[Array, int]:
+    """What a model says of all these rounds in one call, a copy, and how many rows that were."""
     actions = ids[0] if len(ids) == 1 else np.concatenate(ids)
     each = [rows_for_each(one, len(own)) for one, own in zip(rows, ids)]
     given = [one for one in each if one is not None]
     features = None if not given else given[0] if len(given) == 1 else np.concatenate(given)
-    found = np.array(getattr(model, what)(features, actions), dtype=float)
-    n = len(actions)
-    if what != "members":
-        return found.reshape(*(() if what == "means" else (2,)), n, -1)
-    if found.ndim < 2 or len(found) == 0 or found.shape[1] != n:
-        raise InvalidInput(
-            f"members of {model!r} must be (M, {n}) or (M, {n}, n_outputs), but are {found.shape}."
-        )
-    return found.reshape(len(found), n, -1)
+    return np.array(ask(model, features, actions), dtype=float), len(actions)
 
 
 def _rounds(ids: Sequence[Ids]) -> list[slice]:

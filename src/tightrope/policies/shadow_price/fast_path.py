@@ -75,7 +75,7 @@ class FastPath:
     def fits(beliefs: Beliefs) -> bool:
         """Whether there is one for these models."""
         cost = beliefs.cost
-        return beliefs.compiled and beliefs.reward.takes_features and (cost is None or cost.takes_features)
+        return beliefs.compiled and beliefs.reward.n_features > 0 and (cost is None or cost.n_features > 0)
 
     def open_for(self, J: int) -> None:
         """From now on offers of all J actions are decided."""

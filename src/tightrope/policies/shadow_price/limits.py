@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from tightrope.errors import InvalidInput
-from tightrope.models import Model
 from tightrope.rules import Rules
 
 
@@ -24,12 +23,3 @@ def with_limit(rules: Rules, k: int, limit: float) -> tuple[Rules, float]:
     changed = [new if rule is old else rule for rule in rules]
     moved = Rules(changed, list(rules.actions), groups=rules.groups)
     return moved, column.shift(moved.columns[k])
-
-
-def require_shift(model: Model) -> None:
-    """Refuse a model that would go on with what it has learnt under the old limit."""
-    if type(model).shift is Model.shift:
-        raise InvalidInput(
-            f"the limit can't change, since the cost model {type(model).__name__} can't restate what it has learnt: define "
-            "`shift(output, by)` in its class."
-        )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.offer import Offer, OfferReader
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.constraints import finite_ranges, read_constraints
@@ -25,7 +25,6 @@ from tightrope.policies.shadow_price import concerns, conflict, limits, without_
 from tightrope.policies.shadow_price.beliefs import Beliefs, Rewards
 from tightrope.policies.shadow_price.explain import choice_probabilities, unpack_trace
 from tightrope.policies.shadow_price.fast_path import FastPath
-from tightrope.policies.shadow_price.limits import require_shift
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
 from tightrope.policies.shadow_price.prices import CompiledState, Prices, loaded_memory, work_of_a_row
 from tightrope.policies.shadow_price.sampling import follow_member, sampling_for, weigh_gaps
@@ -147,8 +146,8 @@ class ShadowPrice(Constrained):
         prior = np.zeros(len(after)) if ranges is None else (ranges[after, 1] - ranges[after, 0]) / 2.0
         self.context = read_context(context)
         rewards, costs = self._read_models(reward, cost, len(after))
-        self._reward = rewards and rewards.standardised(1, centred=True, prior=0.0)
-        self._cost = costs and costs.standardised(len(after), centred=False, prior=prior)
+        self._reward = rewards and hooks.standardised(rewards, 1, centred=True, prior=0.0)
+        self._cost = costs and hooks.standardised(costs, len(after), centred=False, prior=prior)
         self._read_by(self.rules)
         self.n_actions = self._input.n_actions
         self.sampling = sampling
@@ -336,8 +335,9 @@ class ShadowPrice(Constrained):
         """Take in the costs of a decision that are seen after acting, in place of what was booked for them."""
         cost, z = self._cost, pending[3]
         assert z is not None
-        p = cost.n_features if cost.takes_features else 0
-        self._prices.take_costs(costs, z, p, cost.spread if cost.compiled == "standardised" else np.empty(0))
+        p = cost.n_features
+        spread = cost.spread if hooks.compiled(cost) == "standardised" else np.empty(0)
+        self._prices.take_costs(costs, z, p, spread)
         psi = z[:p] if p else None
         unseen = () if self._rule_costs is None else self._rule_costs.force(pending[4]).unseen
         if len(unseen):
@@ -444,7 +444,7 @@ class ShadowPrice(Constrained):
             raise InvalidInput("limits can't change before the first decision: change the rules.")
         k = self._column(rule)
         if k in self._columns:
-            require_shift(self._cost)
+            hooks.require_shift(self._cost)
         if self.rules is None:
             if limit is not None or shift is None:
                 raise InvalidInput(
@@ -537,7 +537,7 @@ class ShadowPrice(Constrained):
         self._prices.carry_over(old._prices, mine, theirs, self._memory, same)
         self._prices.book_again(self._pending.values())
         if shifts is not None:
-            require_shift(self._cost)
+            hooks.require_shift(self._cost)
             self._restate_late(shifts)
             if same:
                 self._prices.begin_anew(self._columns[shifts != 0.0].tolist(), self._memory, self._beliefs)
@@ -632,7 +632,7 @@ class ShadowPrice(Constrained):
         _, deviations, values, *_ = shadow.trace_parts(J, self.n_constraints)
         if believed.members is None:
             shadow.weigh(J, spreads.reshape(-1), core, trace)
-            return weigh_gaps(J, core, trace, self._reward.n_learnt, self._prices.seed)
+            return weigh_gaps(J, core, trace, hooks.n_learnt(self._reward), self._prices.seed)
         trace[deviations:values] = 0.0
         shadow.weigh(J, spreads.reshape(-1), core, trace)
         return follow_member(J, core, trace, believed.members, self._prices.seed)
@@ -665,7 +665,7 @@ class ShadowPrice(Constrained):
             Remembered(
                 ids,
                 None if log.phi is None else log.phi[i : i + 1].copy(),
-                None if psi is None or not self._cost.takes_features else psi[i : i + 1].copy(),
+                None if psi is None or not self._cost.n_features else psi[i : i + 1].copy(),
                 W,
             )
             for i in range(len(log.ids))
@@ -675,7 +675,7 @@ class ShadowPrice(Constrained):
         """Costs seen after acting have grown by so much, (K_after,): restate what was learnt of them and what is booked."""
         for i, by in enumerate(shifts.tolist()):
             if by:
-                self._cost.shift(i, by)
+                hooks.shift(self._cost, i, by)
         for number, (awaits, _, _, z, group, _) in self._pending.items():
             if awaits & AWAITS_COSTS and z is not None:
                 booked = shifts.copy()

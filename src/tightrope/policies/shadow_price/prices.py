@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.kernels import shadow, shadow_solve, standardised
-from tightrope.models.hooks import working_features
+from tightrope.models import hooks
 from tightrope.policies.pending import AWAITS_COSTS, Pending
 from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
@@ -142,7 +142,11 @@ class Prices:
 
     def note_unit(self, model: Any, reward: float) -> None:
         """Before a reward is learnt the careful way: the first that is not 0 says what the unit of all is."""
-        if reward != 0.0 and model.compiled == "standardised" and standardised.nothing_seen(model.spread, 0):
+        if (
+            reward != 0.0
+            and hooks.compiled(model) == "standardised"
+            and standardised.nothing_seen(model.spread, 0)
+        ):
             shadow.correct_reward_unit(self.core, abs(reward))
 
     def booked(self, pending: Pending) -> Array | float:
@@ -295,6 +299,6 @@ def work_of_a_row(beliefs: Beliefs) -> float:
     if beliefs.reward is None:  # which has no sizes yet
         return PLAIN_ROW
     cost: Any = beliefs.cost
-    late = (0.0, 0.0) if cost is None else (working_features(cost) + 1.0, float(cost.n_outputs))
-    work = float(shadow_solve.draw_work(working_features(beliefs.reward) + 1.0, *late))
+    late = (0.0, 0.0) if cost is None else (hooks.working_features(cost) + 1.0, float(cost.n_outputs))
+    work = float(shadow_solve.draw_work(hooks.working_features(beliefs.reward) + 1.0, *late))
     return work if beliefs.compiled else max(work, PLAIN_ROW)

@@ -10,7 +10,7 @@ import numpy as np
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import probabilities, shadow
-from tightrope.models import Model
+from tightrope.models import Model, hooks
 from tightrope.policies.decision import Gaps, Members
 from tightrope.validation import Array
 from tightrope.words import Text
@@ -30,7 +30,7 @@ def sampling_for(stated: Any, reward: Model | None) -> str:
         raise InvalidInput(field="sampling", must=f"be one of {', '.join(SAMPLINGS)}", got=stated)
     if reward is None:  # which has no sizes yet
         return "normal"
-    sampling = reward.exploration if stated is None else stated
+    sampling = hooks.exploration(reward) if stated is None else stated
     if sampling not in SAMPLINGS:
         raise InvalidInput(
             Text(
@@ -40,7 +40,7 @@ def sampling_for(stated: Any, reward: Model | None) -> str:
                 sampling=sampling,
             )
         )
-    if sampling == "members" and type(reward).members is Model.members:
+    if sampling == "members" and not hooks.defines(reward, "members"):
         said = 'sampling "members" needs a reward model that has some, but {model!r} is one model.'
         raise InvalidInput(Text(said, model=reward), field="sampling")
     if sampling == "normal" and type(reward).deviations is Model.deviations:

@@ -233,7 +233,7 @@ class PolicyInput:
 
     def rows(self, model: Model | None, x: Array | None, ids: list[int] | None) -> Array | None:
         """Features as a model reads them: x itself, or φ of each action on offer."""
-        if x is None or model is None or not model.takes_features:
+        if x is None or model is None or not model.n_features:
             return None
         if model.n_actions is not None:
             return x

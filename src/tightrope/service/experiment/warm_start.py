@@ -69,7 +69,7 @@ def _features(spec: Spec, past: Log) -> Array | None:
 
 def _done(spec: Spec, model: Any, x: Array | None, rows: Codes, ids: Codes) -> Array | None:
     """φ of what was done: x itself, or e_j ⊗ x for one model over all actions."""
-    if x is None or model is None or not model.takes_features:
+    if x is None or model is None or not model.n_features:
         return None
     if model.n_actions is not None:
         return np.asarray(x[rows])
