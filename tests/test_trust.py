@@ -25,7 +25,7 @@ from tightrope.models import model_from_settings
 from tightrope.policies.build import build_policy
 from tightrope.policies.state_file import SEAL, sealed
 from tightrope.service.experiment.state import ExperimentState
-from tightrope.service.journal import row_of
+from tightrope.service.journal.rows import row_of
 from tightrope.service.storage import journal_at
 from tightrope.simulation.run import simulate_spec
 from tightrope.spec import make_spec

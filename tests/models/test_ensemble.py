@@ -30,7 +30,8 @@ from tightrope.models.trees import FlatTrees
 from tightrope.policies.build import build_policy
 from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.http import handlers
-from tightrope.service.journal import TookEffect, entry_of
+from tightrope.service.journal.entries import TookEffect
+from tightrope.service.journal.rows import entry_of
 from tightrope.service.offline.replay import verify
 from tightrope.service.requests import SnapshotRequest
 from tightrope.spec import make_spec

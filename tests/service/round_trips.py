@@ -17,20 +17,8 @@ import numpy as np
 from tightrope.encoder import Encoder
 from tightrope.service.experiment import Op
 from tightrope.service.http import handlers
-from tightrope.service.journal import (
-    Decided,
-    Erased,
-    Expired,
-    Learnt,
-    ModeChanged,
-    Refused,
-    RolledBack,
-    Snapshotted,
-    Started,
-    TookEffect,
-    WarmStarted,
-    entry_of,
-)
+from tightrope.service.journal import entries
+from tightrope.service.journal.rows import entry_of
 from tightrope.service.requests import ErasureRequest, ModeRequest, RollbackRequest, SnapshotRequest
 from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import Spec, make_spec
@@ -55,8 +43,8 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 # Kinds of entry that only some specs have.
 ONLY: dict[type[Any], tuple[str, ...]] = {
-    TookEffect: ("measured", "ensembles"),
-    WarmStarted: ("warm start",),
+    entries.TookEffect: ("measured", "ensembles"),
+    entries.WarmStarted: ("warm start",),
 }
 
 
@@ -200,7 +188,7 @@ def _refuse(story: Story) -> None:
 def _work(story: Story) -> None:
     """A fit of a model, or Slater's constant."""
     before = story.bench.journal.last()
-    while TookEffect not in story.kinds(before):
+    while entries.TookEffect not in story.kinds(before):
         story.learn(story.decide())
         story.bench.work()
 
@@ -238,15 +226,15 @@ def _nothing(story: Story) -> None:
 
 # In the order in which they are taken: rows that were erased are not repeated, so that comes last.
 STEPS: dict[type[Any], Callable[[Story], None]] = {
-    Started: _nothing,
-    WarmStarted: _nothing,
-    Decided: lambda story: [story.decide() for _ in range(3)] and None,
-    Learnt: _learn,
-    Expired: _expire,
-    Refused: _refuse,
-    TookEffect: _work,
-    ModeChanged: _change_mode,
-    Snapshotted: _snapshot,
-    RolledBack: _roll_back,
-    Erased: _erase,
+    entries.Started: _nothing,
+    entries.WarmStarted: _nothing,
+    entries.Decided: lambda story: [story.decide() for _ in range(3)] and None,
+    entries.Learnt: _learn,
+    entries.Expired: _expire,
+    entries.Refused: _refuse,
+    entries.TookEffect: _work,
+    entries.ModeChanged: _change_mode,
+    entries.Snapshotted: _snapshot,
+    entries.RolledBack: _roll_back,
+    entries.Erased: _erase,
 }

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from tightrope.service.experiment import Op
-from tightrope.service.experiment.policy_input import PolicyInput
 from tightrope.service.http import handlers
-from tightrope.service.journal import Journal
 from tightrope.service.journal.chain import read as read_parts
+from tightrope.service.journal.contract import Journal
 from tightrope.service.requests import DecisionRequest, ErasureRequest, RollbackRequest, SnapshotRequest
 from tightrope.spec import Spec, make_spec
 from workbench import CONTEXT, PAPER, Bench, read
@@ -108,7 +107,7 @@ def secrets(bench: Bench) -> list[bytes]:
     state = bench.experiment.state
     assert state is not None
     request = DecisionRequest(**visit(13, secret=True))
-    asked = PolicyInput(bench.spec).read(request)
+    asked = state.input.read(request)
     x, W = asked.x, asked.W
     assert x is not None
     assert W is not None

@@ -9,7 +9,8 @@ import pytest
 
 from secret_visit import SECRET_REWARD, SPECS, erasing, filled, play, secrets, stored, visit
 from tightrope.service.http import handlers
-from tightrope.service.journal import Blank, entry_of
+from tightrope.service.journal.entries import Blank
+from tightrope.service.journal.rows import entry_of
 from tightrope.service.offline.backup import copy_to_file
 from tightrope.service.offline.replay import verify
 from tightrope.service.offline.retention import erase_before

@@ -17,15 +17,10 @@ from tightrope.policies import Decision
 from tightrope.service.experiment.configuration import served_policy
 from tightrope.service.experiment.policy_input import PolicyInput
 from tightrope.service.http import handlers
-from tightrope.service.journal import (
-    Decided,
-    JournalDamaged,
-    JournalError,
-    chained,
-    entry_of,
-    probabilities_of,
-)
+from tightrope.service.journal import JournalDamaged, JournalError
 from tightrope.service.journal.chain import GENESIS
+from tightrope.service.journal.entries import Decided, probabilities_of
+from tightrope.service.journal.rows import chained, entry_of
 from tightrope.service.offline.replay import export, open_journal, verify
 from tightrope.service.requests import EventQuery, ModeRequest
 from tightrope.service.storage.memory import MemoryJournal
@@ -169,14 +164,15 @@ def test_prices_hard_caps_and_eligibility_have_had_their_say() -> None:
         {"kind": "capacity", "action": "high", "at_most": 0.9, "hard": True, "total": 10},
     ]
     spec = drawing("shadow-price", rules)
-    bench, twin, reader = Bench(spec), served_policy(spec), PolicyInput(spec)
+    bench, twin = Bench(spec), served_policy(spec)
+    reader = PolicyInput(spec, twin)
     for i in range(60):
         some = {"actions": ["high", "none"]} if i % 5 == 0 else {}
         body = visit(i, usage={"fuel": {"none": 0.0, "low": 0.4, "high": 0.8}}, **some)
         answer = read(bench.decide(body))
         entry = decisions(bench.journal)[-1]
         asked = reader.read(msgspec.structs.replace(entry.request, actions=entry.offered))
-        decision = twin.decide(**reader.offer(twin, asked))
+        decision = twin.decide(**reader.offer(asked))
         assert decision.action == entry.action
         assert entry.probabilities == decision.probabilities.tobytes() or entry.probability == 1.0
         assert entry.probability == answer["probability"] == decision.probabilities[decision.row]

@@ -12,7 +12,7 @@ from faults.process import Served
 from round_trips import CONTEXTS, ONLY, POLICIES, STEPS, Story, customer, spec_of
 from tightrope import toml
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
-from tightrope.service.journal import KINDS, Erased, WarmStarted
+from tightrope.service.journal.entries import KINDS, Erased, WarmStarted
 from tightrope.service.offline.backup import copy_to_file, restore
 from tightrope.service.offline.replay import open_journal, verify
 from tightrope.service.storage.sqlite import journal

@@ -189,14 +189,15 @@ def test_it_is_served_and_replayed_bit_for_bit(name: str) -> None:
 def test_it_decides_as_the_library_does(name: str) -> None:
     """The same offers and outcomes, given to the policy by hand, lead to the same choices and the same arrays."""
     spec = spec_of(name)
-    bench, policy, reader = Bench(spec), build_policy(spec.policies[0], spec.problem()), PolicyInput(spec)
+    bench, policy = Bench(spec), build_policy(spec.policies[0], spec.problem())
+    reader = PolicyInput(spec, policy)
     for work in policy.background():
         work.deferred = True
     random = np.random.default_rng(3)
     for i in range(60):
         body = {"event_id": str(i), **request(name, random)}
         asked = reader.read(msgspec.convert(body, DecisionRequest))
-        decision = policy.decide(**reader.offer(policy, asked))
+        decision = policy.decide(**reader.offer(asked))
         assert read(bench.decide(body))["action"] == decision.action
         whole = outcome(name, random)
         read(bench.learn(str(i), **whole))
@@ -221,7 +222,7 @@ def test_shadow_mode_proposes_what_it_would_have_chosen(name: str) -> None:
     for i in range(8):
         body = {**request(name, random), "default": "low"}
         twin = ExperimentState.of(state.started("0"))
-        twin.restore(state.snapshot()[0])
+        twin.restore(state.snapshot()[0], state.position, state.head)
         live = twin.decide("twin", msgspec.convert(body, DecisionRequest), time=state.time)
         read(bench.ask(handlers.change_mode, ModeRequest(mode="shadow", default="none")))
         shown = read(bench.decide({"event_id": f"shadow-{i}", **body}))

@@ -19,7 +19,8 @@ from tightrope.service.answer import Answer
 from tightrope.service.experiment import Op
 from tightrope.service.experiment.policy_input import Asked
 from tightrope.service.http.server import make_service
-from tightrope.service.journal import Decided, Row
+from tightrope.service.journal.entries import Decided
+from tightrope.service.journal.rows import Row
 from tightrope.service.requests import DecisionRequest
 from workbench import visit, ward
 

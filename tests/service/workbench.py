@@ -20,7 +20,8 @@ from tightrope.service.experiment import Experiment, Op
 from tightrope.service.http import handlers
 from tightrope.service.http.app import Service
 from tightrope.service.http.server import UVICORN
-from tightrope.service.journal import Journal, Row, Snapshot
+from tightrope.service.journal.contract import Journal, Snapshot
+from tightrope.service.journal.rows import Row
 from tightrope.service.requests import (
     DecisionRequest,
     ModeRequest,

@@ -26,9 +26,6 @@ class Refusal(TightropeError):
     """A request that is answered with an error: its HTTP status, a code for programs and words for people.
 
     `field` says where in the body the mistake is, if a single entry is wrong.
-
-    >>> Refusal(404, "unknown", "no such event").answer().body
-    b'{"error":{"code":"unknown","message":"no such event"}}'
     """
 
     def __init__(

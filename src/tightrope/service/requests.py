@@ -1,13 +1,4 @@
-"""What a caller may send: JSON read strictly, refused with the field or the byte named.
-
->>> request = read_body(b'{"event_id": "visit-1", "context": {"age": 71, "sex": "f"}}', DecisionRequest)
->>> request.context
-{'age': 71.0, 'sex': 'f'}
->>> read_body(b'{"context": {"age": [71]}}', DecisionRequest)
-Traceback (most recent call last):
-...
-tightrope.service.answer.Refusal: context.age must be true or false or a number or a text, but got [71]
-"""
+"""What a caller may send: JSON read strictly, refused with the field or the byte named."""
 
 from __future__ import annotations
 
@@ -218,13 +209,7 @@ Body = TypeVar("Body", bound=_Request)
 
 
 def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
-    """`body` as `kind`, or a `Refusal` that names the byte (not JSON) or the field (anything else).
-
-    >>> read_body(b'{"mode": "live", "mode": "paused"}', ModeRequest)
-    Traceback (most recent call last):
-    ...
-    tightrope.service.answer.Refusal: mode comes twice in one object
-    """
+    """`body` as `kind`, or a `Refusal` that names the byte (not JSON) or the field (anything else)."""
     if len(body) > limits.body_bytes:
         words = f"the body must have at most {limits.body_bytes} bytes, but has {len(body)}"
         raise Refusal(413, "too-large", words)
@@ -254,13 +239,7 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
 
 
 def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
-    """16 bytes that are equal for two bodies exactly when they say the same, whatever the order of keys and the spaces.
-
-    >>> a = read_body(b'{"event_id": "e", "context": {"age": 71, "sex": "f"}}', DecisionRequest)
-    >>> b = read_body(b'{"context": {"sex": "f", "age": 7.1e1}, "event_id": "e", "explain": true}', DecisionRequest)
-    >>> fingerprint(a) == fingerprint(b)
-    True
-    """
+    """16 bytes that are equal for two bodies exactly when they say the same, whatever the order of keys and the spaces."""
     if isinstance(request, DecisionRequest) and request.explain:
         request = msgspec.structs.replace(request, explain=False)
     return hashlib.blake2b(msgspec.json.encode(request, order="deterministic"), digest_size=16).digest()
@@ -346,7 +325,6 @@ def _keys(table: dict[str, Any]) -> int:
 
 
 def _plain(body: bytes) -> Any:
-    """The body as plain data, to say what came."""
     return _require_single_keys(body, _VALUES)
 
 

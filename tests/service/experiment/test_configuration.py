@@ -13,7 +13,10 @@ from tightrope.encoder import Encoder
 from tightrope.policies.pessimistic_optimistic import slater as slater_module
 from tightrope.service.experiment.configuration import served_part
 from tightrope.service.http import handlers
-from tightrope.service.journal import JournalError, ModeChanged, Started, entry_of, packed_state, row_of
+from tightrope.service.journal import JournalError
+from tightrope.service.journal.entries import ModeChanged, Started
+from tightrope.service.journal.packing import packed_state
+from tightrope.service.journal.rows import entry_of, row_of
 from tightrope.service.offline.replay import verify
 from tightrope.service.requests import ModeRequest, PageQuery, RollbackRequest, SnapshotRequest
 from tightrope.service.storage.memory import MemoryJournal

@@ -11,7 +11,10 @@ import pytest
 
 from tightrope.service.experiment import Op
 from tightrope.service.http import handlers
-from tightrope.service.journal import Blank, Decided, Journal, JournalDamaged, JournalError, entry_of, erased
+from tightrope.service.journal import JournalDamaged, JournalError
+from tightrope.service.journal.contract import Journal
+from tightrope.service.journal.entries import Blank, Decided
+from tightrope.service.journal.rows import entry_of, erased
 from tightrope.service.offline.replay import export, open_journal, verify
 from tightrope.service.offline.retention import erase_before, erase_events, reopened
 from tightrope.service.requests import ErasureRequest, EventQuery, PageQuery, RollbackRequest, SnapshotRequest

@@ -13,7 +13,7 @@ import pytest
 import tightrope as tr
 from tightrope.service.answer import Refusal
 from tightrope.service.experiment.configuration import require_fit, served_part, served_policy
-from tightrope.service.experiment.policy_input import PolicyInput
+from tightrope.service.experiment.policy_input import Asked, PolicyInput
 from tightrope.service.http.app import Service
 from tightrope.service.http.keys import Keys, create_key
 from tightrope.service.offline.replay import verify
@@ -41,6 +41,10 @@ def request(context: dict[str, Any]) -> DecisionRequest:
     return read_body(json.dumps({"context": context}).encode(), DecisionRequest)
 
 
+def read(spec: Any, context: dict[str, Any]) -> Asked:
+    return PolicyInput(spec, served_policy(spec)).read(request(context))
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -51,7 +55,7 @@ def request(context: dict[str, Any]) -> DecisionRequest:
 )
 def test_a_row_is_encoded_as_in_the_table(row: dict[str, Any]) -> None:
     made = encoder()
-    x = PolicyInput(spec_of(made)).read(request(row)).x
+    x = read(spec_of(made), row).x
     assert x is not None
     assert (
         x.tobytes()
@@ -73,7 +77,7 @@ def test_what_is_wrong_with_a_row_is_said_by_its_column(row: dict[str, Any], wor
     answer = Bench(spec_of(encoder())).decide({"event_id": "e", "context": row})
     assert code(answer) == (422, "invalid")
     with pytest.raises(tr.InvalidInput, match=words):
-        PolicyInput(spec_of(encoder())).read(request(row))
+        read(spec_of(encoder()), row)
 
 
 def test_declared_fields_refuse_what_is_no_number() -> None:
@@ -81,7 +85,7 @@ def test_declared_fields_refuse_what_is_no_number() -> None:
         "age": {"type": "number", "min": 0, "max": 100},
         "sex": {"type": "category", "values": ["f", "m"]},
     }
-    read = PolicyInput(make_spec({"actions": ["a"], "context": fields}))
+    spec = make_spec({"actions": ["a"], "context": fields})
     for row in (
         {"age": True, "sex": "f"},
         {"age": None, "sex": "f"},
@@ -89,7 +93,7 @@ def test_declared_fields_refuse_what_is_no_number() -> None:
         {"age": 1, "sex": True},
     ):
         with pytest.raises(tr.InvalidInput, match=r"context\.(age|sex) (must be|is missing)"):
-            read.read(request(row))
+            read(spec, row)
     with pytest.raises(
         Refusal, match=r"context\.age must be true or false or a number or a text, but got \[1\]"
     ):

@@ -14,7 +14,9 @@ import pytest
 from tightrope.errors import SolverError
 from tightrope.service.experiment import Experiment
 from tightrope.service.http.app import ROUTES, Service
-from tightrope.service.journal import Journal, JournalDamaged, JournalError, Row, Snapshot
+from tightrope.service.journal import JournalDamaged, JournalError
+from tightrope.service.journal.contract import Journal, Snapshot
+from tightrope.service.journal.rows import Row
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
 from waiting import PATIENCE

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope.service.journal import Decided, entry_of
+from tightrope.service.journal.entries import Decided
+from tightrope.service.journal.rows import entry_of
 from tightrope.service.offline.replay import verify
 from tightrope.spec import make_spec
 from workbench import PAPER, Bench, arms, play, read, visit, ward

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tightrope.service.experiment.usage_ranges import inferred_ranges
-from tightrope.service.journal import Started, entry_of
+from tightrope.service.journal.entries import Started
+from tightrope.service.journal.rows import entry_of
 from tightrope.service.offline.replay import verify
 from tightrope.spec import Spec, SpecError, make_spec
 from workbench import Bench, read

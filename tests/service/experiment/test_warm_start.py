@@ -9,7 +9,9 @@ import pytest
 from tightrope.errors import InvalidInput
 from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.http import handlers
-from tightrope.service.journal import JournalDamaged, WarmStarted, entry_of, row_of
+from tightrope.service.journal import JournalDamaged
+from tightrope.service.journal.entries import WarmStarted
+from tightrope.service.journal.rows import entry_of, row_of
 from tightrope.service.offline.replay import export, verify
 from tightrope.service.requests import PageQuery
 from tightrope.service.storage.memory import MemoryJournal

@@ -12,7 +12,8 @@ from tightrope.service.experiment import experiment, writer_thread
 from tightrope.service.experiment.background import Background
 from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.http import app
-from tightrope.service.journal import Row, Snapshot
+from tightrope.service.journal.contract import Snapshot
+from tightrope.service.journal.rows import Row
 from tightrope.service.storage.sqlite import SqliteJournal
 
 

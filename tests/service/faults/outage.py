@@ -12,7 +12,10 @@ import apsw
 
 from faults.power import Change, Disk, PoweredJournal, PowerLost, journal_on
 from faults.story import Told, batches, bench_on, tell
-from tightrope.service.journal import Decided, JournalError, Learnt, Row, Snapshot, entry_of
+from tightrope.service.journal import JournalError
+from tightrope.service.journal.contract import Snapshot
+from tightrope.service.journal.entries import Decided, Learnt
+from tightrope.service.journal.rows import Row, entry_of
 from tightrope.service.offline.replay import verify
 from workbench import visit
 

@@ -21,7 +21,8 @@ from typing import Any
 from faults.crash import arm
 from tightrope.service.experiment.clock import SteadyClock
 from tightrope.service.http import server
-from tightrope.service.journal import Row, Snapshot
+from tightrope.service.journal.contract import Snapshot
+from tightrope.service.journal.rows import Row
 from tightrope.service.storage.sqlite import SqliteJournal
 from waiting import PATIENCE
 

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Callable
 
 from tightrope.service.experiment.state import ExperimentState
-from tightrope.service.journal import Decided, Journal, Learnt
+from tightrope.service.journal.contract import Journal
+from tightrope.service.journal.entries import Decided, Learnt
 
 
 class Replica:

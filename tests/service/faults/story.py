@@ -10,7 +10,8 @@ from typing import Any
 from tightrope.service.answer import Answer
 from tightrope.service.experiment import Op
 from tightrope.service.http import handlers
-from tightrope.service.journal import Journal, Row, Snapshot
+from tightrope.service.journal.contract import Journal, Snapshot
+from tightrope.service.journal.rows import Row
 from tightrope.service.requests import ModeRequest, RollbackRequest, SnapshotRequest
 from workbench import Bench, visit, ward
 

@@ -11,20 +11,14 @@ from typing import Any
 import apsw
 
 from tightrope.service.experiment import Experiment
-from tightrope.service.journal import (
-    GENESIS,
-    Journal,
-    JournalDamaged,
-    JournalError,
-    Learnt,
-    Row,
-    Snapshot,
-    chained,
-    digest_of,
-    entry_of,
-)
+from tightrope.service.journal import JournalDamaged, JournalError
 from tightrope.service.journal.audit import audit
+from tightrope.service.journal.chain import GENESIS
+from tightrope.service.journal.contract import Journal, Snapshot
+from tightrope.service.journal.entries import Learnt
 from tightrope.service.journal.heads import keep_head
+from tightrope.service.journal.packing import digest_of
+from tightrope.service.journal.rows import Row, chained, entry_of
 from tightrope.service.storage.sqlite import SqliteJournal
 from workbench import Bench, arms, read
 

@@ -14,8 +14,9 @@ import pytest
 from tightrope.service.experiment import Experiment
 from tightrope.service.http import handlers
 from tightrope.service.http.app import Service
-from tightrope.service.journal import JournalDamaged, erased
+from tightrope.service.journal import JournalDamaged
 from tightrope.service.journal.audit import audit
+from tightrope.service.journal.rows import erased
 from tightrope.service.requests import ErasureRequest, SnapshotRequest
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal

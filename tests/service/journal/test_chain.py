@@ -11,22 +11,12 @@ import msgspec
 import pytest
 
 from tightrope.service.http import handlers
-from tightrope.service.journal import (
-    Blank,
-    Decided,
-    JournalDamaged,
-    JournalError,
-    Learnt,
-    chain,
-    chained,
-    digest_of,
-    entry_of,
-    hash_of,
-    packed_state,
-    unpacked_state,
-)
+from tightrope.service.journal import JournalDamaged, JournalError, chain
 from tightrope.service.journal.chain import GENESIS
+from tightrope.service.journal.entries import Blank, Decided, Learnt
 from tightrope.service.journal.heads import Head, HeadFile, read_head
+from tightrope.service.journal.packing import digest_of, packed_state, unpacked_state
+from tightrope.service.journal.rows import chained, entry_of, hash_of
 from tightrope.service.offline.replay import open_journal, verify
 from tightrope.service.requests import (
     DecisionRequest,

@@ -13,7 +13,9 @@ from tightrope.cli.app import app
 from tightrope.service.experiment import Experiment
 from tightrope.service.http.app import Service
 from tightrope.service.http.server import make_service
-from tightrope.service.journal import JournalDamaged, Learnt, entry_of, hash_of, row_of
+from tightrope.service.journal import JournalDamaged
+from tightrope.service.journal.entries import Learnt
+from tightrope.service.journal.rows import entry_of, hash_of, row_of
 from workbench import Bench, arms, read
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tightrope[postgres]'")

@@ -12,7 +12,8 @@ from scipy.stats import binom
 
 from tightrope.errors import InvalidInput
 from tightrope.service.http import handlers
-from tightrope.service.journal import Decided, entry_of
+from tightrope.service.journal.entries import Decided
+from tightrope.service.journal.rows import entry_of
 from tightrope.service.offline.evaluation import Estimate, Judgement, Unanswerable, judge
 from tightrope.service.requests import ModeRequest
 from tightrope.spec import Spec, SpecError, make_spec

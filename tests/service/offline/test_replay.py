@@ -15,17 +15,10 @@ import pytest
 import tightrope as tr
 from tightrope.errors import InvalidInput
 from tightrope.service.http import handlers
-from tightrope.service.journal import (
-    Blank,
-    Decided,
-    Expired,
-    JournalError,
-    Learnt,
-    chained,
-    entry_of,
-    hash_of,
-)
+from tightrope.service.journal import JournalError
 from tightrope.service.journal.chain import GENESIS
+from tightrope.service.journal.entries import Blank, Decided, Expired, Learnt
+from tightrope.service.journal.rows import chained, entry_of, hash_of
 from tightrope.service.offline.replay import export, open_journal, verify
 from tightrope.service.requests import ModeRequest, SnapshotRequest
 from tightrope.service.storage.memory import MemoryJournal

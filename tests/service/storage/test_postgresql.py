@@ -15,8 +15,11 @@ from secret_visit import SPECS, erasing, filled, play, secrets, stored
 from tightrope.service.experiment import Experiment
 from tightrope.service.http import handlers
 from tightrope.service.http.app import Service
-from tightrope.service.journal import Journal, JournalError, Refused, row_of
+from tightrope.service.journal import JournalError
 from tightrope.service.journal.conformance import JournalSuite
+from tightrope.service.journal.contract import Journal
+from tightrope.service.journal.entries import Refused
+from tightrope.service.journal.rows import row_of
 from tightrope.service.offline.backup import copy_to_file
 from tightrope.service.offline.replay import copy_journal, open_journal, verify
 from tightrope.service.requests import ErasureRequest

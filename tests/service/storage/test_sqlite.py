@@ -9,8 +9,10 @@ from typing import Any
 import apsw
 import pytest
 
-from tightrope.service.journal import Journal, JournalError, JournalLocked, Row
+from tightrope.service.journal import JournalError, JournalLocked
 from tightrope.service.journal.conformance import JournalSuite
+from tightrope.service.journal.contract import Journal
+from tightrope.service.journal.rows import Row
 from tightrope.service.offline.replay import verify
 from tightrope.service.storage import journal_at
 from tightrope.service.storage.sqlite import SqliteJournal

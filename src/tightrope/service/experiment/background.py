@@ -8,16 +8,11 @@ from collections.abc import Callable
 from tightrope.errors import InvalidInput
 from tightrope.models.background import Result
 from tightrope.policies import Policy
-from tightrope.service.journal import TookEffect
+from tightrope.service.journal.entries import TookEffect
 
 
 class Background:
-    """The background work of a policy, by its numbers in `Policy.background`.
-
-    >>> import tightrope as tr
-    >>> Background(tr.ShadowPrice(1, reward=tr.ArmMeans(2))).due() is None
-    True
-    """
+    """The background work of a policy, by its numbers in `Policy.background`."""
 
     def __init__(self, policy: Policy) -> None:
         self._works = policy.background()

@@ -1,34 +1,30 @@
-"""What is asked of an experiment, and the batch in which it becomes durable together."""
+"""What is asked of an experiment, and the batch in which it becomes durable together.
+
+Erasure: the entries of an event keep their open part, the event's id, number and action, and lose what is sealed for good: the
+request, the numbers behind the decision, the outcome. What the policy and its models keep of the decision's inputs goes too, here
+and in every snapshot. An `Erased` entry says which rows and decisions these are. Decisions can't be repeated without their inputs,
+so a snapshot follows from which a replay goes on. There is one such snapshot: that of the newest erasure. Snapshots that people
+have named may be many: the entry says which still hold the inputs, and `Batch.purge` makes them anew, some in each batch, with
+decisions in between. What is left of that is in the state, so it goes on after a crash.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment.rebuild import purged
 from tightrope.service.experiment.state import ExperimentState
-from tightrope.service.journal import (
-    Blank,
-    Decided,
-    Entry,
-    Erased,
-    Journal,
-    JournalDamaged,
-    Learnt,
-    ModeChanged,
-    RolledBack,
-    Row,
-    Snapshot,
-    Snapshotted,
-    Started,
-    Written,
-    chained,
-    entry_of,
-)
+from tightrope.service.journal import JournalDamaged, entries
+from tightrope.service.journal.contract import Journal, Snapshot
+from tightrope.service.journal.rows import Row, chained, entry_of, erased
 
 # What an administrator asked for, and a log keeps.
-_CHANGES: Final = (Started, ModeChanged, RolledBack, Erased, Snapshotted)
+_CHANGES: Final = (
+    *(entries.Started, entries.ModeChanged, entries.RolledBack, entries.Erased, entries.Snapshotted),
+)
 
 
 class Op(NamedTuple):
@@ -56,32 +52,32 @@ class Batch:
         # The id of the key that the operation under way was asked with.
         self.by: str | None = None
         # What administrators have changed.
-        self.changes: list[Written] = []
+        self.changes: list[entries.Written] = []
         # Rows by position that lose what is personal, once the entry that says so is durable; whether a snapshot must follow.
         self.erased: dict[int, Row] = {}
         self.forgets = False
         # Snapshots by position that are there, and made anew.
         self.rewritten: dict[int, Snapshot] = {}
         # By event: the decisions that the batch asks for or has made, and the parts of their outcomes.
-        self.decided: dict[str, Decided] = {}
-        self.learnt: dict[str, list[Learnt]] = {}
-        # Events of which the journal holds what can't be read.
-        self.damaged: dict[str, JournalDamaged] = {}
-        self.blank: dict[str, Blank] = {}
+        self.decided: dict[str, entries.Decided] = {}
+        self.learnt: dict[str, list[entries.Learnt]] = {}
+        # Events of which the journal holds what can't be read, and those whose inputs were erased.
+        self._damaged: dict[str, JournalDamaged] = {}
+        self._blank: set[str] = set()
         for row in found:
             try:
                 self._note(entry_of(row))
             except JournalDamaged as error:
-                self.damaged[str(row.event_id)] = error
+                self._damaged[str(row.event_id)] = error
 
-    def write(self, entry: Written) -> None:
+    def write(self, entry: entries.Written) -> None:
         """Put what has just happened to the state into the journal."""
         entry.by = self.by
         row, head = chained(self.state.position + 1, self.now, entry, self.state.head)
         self.rows.append(row)
         self.state.advance(row, head)
         self._note(entry)
-        if isinstance(entry, _CHANGES) and not (isinstance(entry, Erased) and entry.goes_on):
+        if isinstance(entry, _CHANGES) and not (isinstance(entry, entries.Erased) and entry.goes_on):
             self.changes.append(entry)
 
     def snapshot(self, label: str | None) -> Snapshot:
@@ -89,8 +85,56 @@ class Batch:
         packed, digest = self.state.snapshot()
         taken = Snapshot(self.state.position, self.now, digest, label, packed)
         self.snapshots.append(taken)
-        self.write(Snapshotted(of=taken.position, digest=digest, label=label))
+        self.write(entries.Snapshotted(of=taken.position, digest=digest, label=label))
         return taken
+
+    def decision_of(self, event_id: str) -> entries.Decided | None:
+        """The decision for an event; refuses one whose inputs were erased, or of which the journal holds what can't be read."""
+        if event_id in self._damaged:
+            raise self._damaged[event_id]
+        if event_id in self._blank:
+            words = f"what event_id {event_id!r} was about has been erased; it was decided, and is not decided again"
+            raise Refusal(410, "erased", words)
+        return self.decided.get(event_id)
+
+    def erase(self, event_ids: Collection[str], refused_before: int = 0) -> tuple[set[str], int]:
+        """Erase what is personal in all entries of some events, and in outcomes that were refused before a time.
+
+        The events that there were come back, and how many entries lost something.
+        """
+        wanted = {*event_ids}
+        rows = [*self.journal.find(wanted), *(row for row in self.rows if row.event_id in wanted)]
+        decided = {str(row.event_id) for row in rows}
+        told = [(row, entry_of(row)) for row in rows]
+        numbers = {entry.number: row.position for row, entry in told if isinstance(entry, entries.Decided)}
+        # Of the refused outcomes only those are read that are old or have the bytes of such an id.
+        some = re.compile(b"|".join(re.escape(one.encode()) for one in sorted(wanted)) or b"(?!)")
+        refused = {
+            row: str(getattr(entry_of(row), "event_id", None))
+            for row in self._all(entries.Refused)
+            if row.time < refused_before or some.search(row.data)
+        }
+        rows += [row for row, event_id in refused.items() if row.time < refused_before or event_id in wanted]
+        known = decided | (wanted & {*refused.values()})
+        # What holds inputs of a decision was made after it.
+        first = min(numbers.values(), default=1 << 62)
+        rolled = ((row, getattr(entry_of(row), "position", None)) for row in self._all(entries.RolledBack))
+        rows += [row for row, position in rolled if (position or 0) >= first]
+        blank = {row.position: one for row in rows if (one := erased(row)) != row}
+        blank = {position: row for position, row in blank.items() if position not in self.erased}
+        if not blank:
+            return known, 0
+        entry = entries.Erased(
+            rows=_ranges(sorted(blank)),
+            event_ids=sorted(known),
+            numbers=sorted(numbers),
+            stale=self._drop_from(first) if numbers else [],
+        )
+        self.write(self.state.erase(entry))
+        self.erased |= blank
+        self._blank |= decided
+        self.forgets |= bool(numbers)
+        return known, len(blank)
 
     def purge(self, only: int | None = None) -> None:
         """Make some of the snapshots anew that hold what was erased, or the one at `only`; the next batches go on with others."""
@@ -105,22 +149,40 @@ class Batch:
             self.drop += found.drop
             self.write(self.state.erase(found.entry))
 
-    def decision_of(self, event_id: str) -> Decided | None:
-        """The decision for an event; None where there is none.
+    def _all(self, kind: type[entries.Written]) -> Iterator[Row]:
+        """All rows of a kind that is found by its number, those of the batch too."""
+        yield from (row for row in self.rows if row.kind == entries.KINDS[kind])
+        yield from self.journal.newest_rows(kind)
 
-        Refuses an event whose inputs were erased, or of which the journal holds what can't be read.
-        """
-        if event_id in self.damaged:
-            raise self.damaged[event_id]
-        if event_id in self.blank:
-            words = f"what event_id {event_id!r} was about has been erased; it was decided, and is not decided again"
-            raise Refusal(410, "erased", words)
-        return self.decided.get(event_id)
+    def _drop_from(self, first: int) -> list[int]:
+        """Drop the snapshots from row `first` on, and those of earlier erasures; those with a label come back, to be made anew."""
+        labelled: list[int] = []
+        for position, *_, label, _ in (*self.journal.snapshots(), *self.snapshots):
+            if label == entries.label_after_erasure(position) or (position >= first and label is None):
+                self.drop.append(position)
+            elif position >= first:
+                labelled.append(position)
+        return labelled
 
-    def _note(self, entry: Entry) -> None:
-        if isinstance(entry, Blank):
-            self.blank[entry.event_id or ""] = entry
-        elif isinstance(entry, Decided):
+    def _note(self, entry: entries.Entry) -> None:
+        if isinstance(entry, entries.Blank):
+            self._blank.add(entry.event_id or "")
+        elif isinstance(entry, entries.Decided):
             self.decided[entry.event_id] = entry
-        elif isinstance(entry, Learnt):
+        elif isinstance(entry, entries.Learnt):
             self.learnt.setdefault(entry.event_id, []).append(entry)
+
+
+def _ranges(positions: list[int]) -> list[tuple[int, int]]:
+    """Sorted positions as ranges.
+
+    >>> _ranges([1, 2, 3, 7])
+    [(1, 3), (7, 7)]
+    """
+    found: list[tuple[int, int]] = []
+    for at in positions:
+        if found and found[-1][1] == at - 1:
+            found[-1] = (found[-1][0], at)
+        else:
+            found.append((at, at))
+    return found

@@ -28,20 +28,6 @@ class SteadyClock:
     where the wall clock is: a decision never expires before half of its time has really passed, and expiry never stops. A wall
     clock that was set right by an hour is caught up with in an hour. While the two are more than `ALARM` seconds apart, `ahead`
     says how much, and the log has said so.
-
-    Examples
-    --------
-    >>> wall, steady = [1000.0], [0.0]
-    >>> clock = SteadyClock(lambda: wall[0], lambda: steady[0])
-    >>> steady[0], wall[0] = 10.0, 1010.0
-    >>> clock()
-    1010.0
-    >>> steady[0], wall[0] = 10.5, 1010.5 + 10 * 365 * 86_400
-    >>> clock()
-    1011.0
-    >>> steady[0], wall[0] = 12.5, 1012.5
-    >>> clock()
-    1012.5
     """
 
     def __init__(

@@ -11,7 +11,8 @@ import numpy as np
 from tightrope.policies import Policy
 from tightrope.policies.build import build_policy
 from tightrope.rules import Rule
-from tightrope.service.journal import Started, as_recorded
+from tightrope.service.journal.entries import Started
+from tightrope.service.journal.rows import as_recorded
 from tightrope.spec import RuleSpec, Spec, SpecError, make_spec, named_kinds, names_encoder
 from tightrope.trust import absolute
 from tightrope.validation import Array
@@ -43,10 +44,6 @@ def continued(spec: Spec, recorded: Spec) -> Spec:
 
     Where it names no kind of policy, the one that is recorded decides on. Where its context has the same fields in another order,
     they keep the order in which their features were learnt.
-
-    >>> begun = make_spec({"actions": ["a"], "policy": {"kind": "uniform"}})
-    >>> continued(make_spec({"actions": ["a"]}), begun).policies[0].kind
-    'uniform'
     """
     stated = spec.data.get("policy", {})
     change = {"policy": named_kinds(stated, recorded.policies[0].kind)}

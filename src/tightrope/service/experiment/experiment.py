@@ -1,21 +1,4 @@
-"""One experiment: its state and its journal, changed in batches that are durable before anyone hears of them.
-
->>> from tightrope.service.requests import DecisionRequest, OutcomeRequest
->>> from tightrope.service.http.handlers import decide, learn
->>> from tightrope.service.storage.memory import MemoryJournal
->>> from tightrope.spec import make_spec
->>> spec = make_spec({"name": "beds", "actions": ["icu", "other"], "policy": {"kind": "uniform"}})
->>> beds = Experiment(spec, MemoryJournal())
->>> beds.open()
->>> [first] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
->>> first
-Answer(status=200, body=b'{"event_id":"visit-1","action":1,"name":"other","sequence":0,"probability":0.5}', retry_after=None)
->>> [again] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
->>> again == first
-True
->>> beds.process([Op(learn, OutcomeRequest(event_id="visit-1", reward=1.0))])[0].status
-200
-"""
+"""One experiment: its state and its journal, changed in batches that are durable before anyone hears of them."""
 
 from __future__ import annotations
 
@@ -41,20 +24,12 @@ from tightrope.service.experiment.rebuild import finish_erasure, rebuilt
 from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.experiment.usage_ranges import carried_ranges, inferred_ranges
 from tightrope.service.experiment.warm_start import past_of
-from tightrope.service.journal import (
-    KINDS,
-    Journal,
-    JournalDamaged,
-    JournalError,
-    JournalUnreachable,
-    Snapshotted,
-    Started,
-    WarmStarted,
-    entry_of,
-    label_after_erasure,
-)
+from tightrope.service.journal import JournalDamaged, JournalError, JournalUnreachable
 from tightrope.service.journal.audit import Audit
+from tightrope.service.journal.contract import Journal
+from tightrope.service.journal.entries import KINDS, Snapshotted, Started, WarmStarted, label_after_erasure
 from tightrope.service.journal.heads import Head, HeadFile
+from tightrope.service.journal.rows import entry_of
 from tightrope.service.requests import DecisionRequest, OutcomeRequest
 from tightrope.spec import Spec, make_spec
 from tightrope.version import __version__
@@ -167,13 +142,8 @@ class Experiment:
     def open(self) -> None:
         """Take the journal and rebuild the state; or stand by where another process has it.
 
-        Raises
-        ------
-        JournalLocked
-            Another process writes the journal, and it is not of the kind where one stands by.
-        JournalError
-            The journal can't be read or written, or was written for another spec. One that can't be reached is waited for: the
-            status is "failing" until `process` finds it.
+        Raises `JournalLocked` where another process writes a journal for which nobody stands by, and `JournalError` where it can't be
+        read or written, or is of another spec. One that can't be reached is waited for: the status is "failing".
         """
         try:
             active = self.journal.open()
@@ -332,7 +302,6 @@ class Experiment:
     # Helpers
 
     def _append(self, batch: Batch) -> None:
-        """Make a batch durable, and note where the chain now ends."""
         self.journal.append(batch.rows, [*batch.snapshots, *batch.rewritten.values()], batch.drop)
         self._heads.write(Head(batch.state.position, batch.state.head))
         if batch.erased or (batch.rewritten and not batch.state.stale):
@@ -428,7 +397,6 @@ class Experiment:
         self._next_try = time.monotonic()
 
     def _load(self) -> None:
-        """The state from the newest sound snapshot and the rows after it."""
         self._state = None
         self._at_work = False
         began = time.monotonic()
@@ -459,7 +427,7 @@ class Experiment:
             self._reconfigure(state)
         state.background.prepare()
         state.policy.notify = self._log_concern
-        for concern in state.concerns:
+        for concern in state.policy.concerns():
             self._log_concern(concern)
         self._heads.write(Head(state.position, state.head))
         self._state = state
@@ -560,13 +528,11 @@ _INTERNAL: Final = Refusal(
 
 
 def _example_of_late_usage(spec: Spec) -> dict[str, float]:
-    """The least that an outcome may say was used."""
     late = (rule.quantity for rule in spec.rules or () if rule.seen == "after")
     return {quantity.usage: quantity.range[0] for quantity in late if quantity.usage is not None}
 
 
 def _example(spec: Spec) -> DecisionRequest:
-    """A request that the spec may accept."""
     context = None if spec.encoder is None else spec.encoder.example()
     low: dict[str, Any] = {
         usage: rule.quantity.range[0]

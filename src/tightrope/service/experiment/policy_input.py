@@ -9,8 +9,8 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
-from tightrope.models import Model
 from tightrope.policies import Policy
+from tightrope.problem import Learner
 from tightrope.rules.rule import members
 from tightrope.rules.usage import entries
 from tightrope.service.experiment.usage_ranges import Ranges
@@ -43,19 +43,18 @@ class Asked(NamedTuple):
         )
 
 
+def fixed_usage(spec: Spec) -> dict[str, Any]:
+    """What each action uses, where the spec says it and it is known before acting."""
+    known = (one for one in spec.rule_specs if one.rule.seen == "before" and one.usage is not None)
+    return {name: one.usage for one in known if (name := one.rule.quantity.usage)}
+
+
 class PolicyInput:
-    """Reads requests for one spec. It has no state that matters: equal requests are read equally at any time.
+    """Reads requests for the policy of one spec. It has no state that matters: equal requests are read equally at any time."""
 
-    Examples
-    --------
-    >>> from tightrope.spec import make_spec
-    >>> read = PolicyInput(make_spec({"actions": ["a", "b"]}))
-    >>> read.actions(["b", 0])
-    [1, 0]
-    """
-
-    def __init__(self, spec: Spec, ranges: Ranges | None = None) -> None:
+    def __init__(self, spec: Spec, policy: Policy, ranges: Ranges | None = None) -> None:
         rules = spec.rules
+        self._policy, self._setting = policy, policy.setting
         self.awaits_usage = rules is not None and not bool(rules.seen.all())
         self._actions = spec.actions
         self._rules = rules
@@ -68,11 +67,7 @@ class PolicyInput:
         self._grouped = any(rule.among is not None for rule in rules or ())
         named = {one for rule in rules or () for one in members(rule.among)}
         self._groups = tuple(sorted(named)) if rules is None or rules.groups is None else rules.groups
-        self._fixed = {
-            name: one.usage
-            for one in spec.rule_specs
-            if one.rule.seen == "before" and one.usage is not None and (name := one.rule.quantity.usage)
-        }
+        self._fixed = fixed_usage(spec)
         self._late_usage = {rule.quantity.usage for rule in rules or () if rule.seen == "after"}
         self._costs: dict[Any, Array] = {}
         seen = np.zeros(0, dtype=bool) if rules is None else rules.seen
@@ -84,7 +79,7 @@ class PolicyInput:
             return [self._names.id(action, what) for action in actions]
         return self._names.ids(actions, once=True)
 
-    def offered(self, ids: list[int] | None) -> Sequence[int]:
+    def offered(self, ids: Sequence[int] | None) -> Sequence[int]:
         """The ids of the rows on offer: those asked for, or every action that is active."""
         return self._names.active if ids is None else ids
 
@@ -214,12 +209,14 @@ class PolicyInput:
             self._costs[key] = W
         return None if self._none_before else W
 
-    def offer(self, policy: Policy, asked: Asked) -> dict[str, Any]:
+    def offer(self, asked: Asked) -> dict[str, Any]:
         """What `policy.decide` is given: features as its models read them, and no more than it looks at."""
+        policy, (phi, psi) = self._policy, self.features(asked.x, asked.ids)
+        costs = asked.W if policy.n_constraints else None
         offer: dict[str, Any] = {
-            "features": self.rows(policy._reward, asked.x, asked.ids),
-            "costs": asked.W if policy.n_constraints else None,
-            "cost_features": self.rows(policy._cost, asked.x, asked.ids),
+            "features": phi,
+            "costs": costs,
+            "cost_features": psi,
             "actions": asked.ids,
         }
         if self._grouped and policy.n_constraints and (self.awaits_usage or policy.asks_for_group):
@@ -231,8 +228,11 @@ class PolicyInput:
             offer["context"] = self._features.context_number(asked.context)
         return offer
 
-    def rows(self, model: Model | None, x: Array | None, ids: list[int] | None) -> Array | None:
-        """Features as a model reads them: x itself, or φ of each action on offer."""
+    def features(self, x: Array | None, ids: Sequence[int] | None) -> tuple[Array | None, Array | None]:
+        """φ and ψ of some actions, as the models of reward and costs read them; x is one for all, or a row for each."""
+        return self._rows(self._setting.reward, x, ids), self._rows(self._setting.cost, x, ids)
+
+    def _rows(self, model: Learner | None, x: Array | None, ids: Sequence[int] | None) -> Array | None:
         if x is None or model is None or not model.n_features:
             return None
         if model.n_actions is not None:
@@ -240,6 +240,5 @@ class PolicyInput:
         # One model over all actions: φ = e_j ⊗ x.
         offered = self.offered(ids)
         phi = np.zeros((len(offered), len(self._actions), x.shape[-1]))
-        for row, action in enumerate(offered):
-            phi[row, action] = x if x.ndim == 1 else x[row]
+        phi[np.arange(len(offered)), offered] = x
         return phi.reshape(len(offered), -1)

@@ -15,7 +15,8 @@ from tightrope.ledger.hard_caps import Exhausted
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment.batch import Batch, Op
 from tightrope.service.experiment.experiment import Experiment, refused
-from tightrope.service.journal import Journal, JournalDamaged, JournalError
+from tightrope.service.journal import JournalDamaged, JournalError
+from tightrope.service.journal.contract import Journal
 
 # The state is not locked against the writer, which may have changed it half way: a read that fails is tried again.
 _TRIES: Final = 3

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tightrope.service.experiment.state import ExperimentState
-from tightrope.service.journal import (
-    KINDS,
-    Erased,
-    Journal,
-    JournalDamaged,
-    Row,
-    Snapshot,
-    Started,
-    bound_snapshots,
-    entry_of,
-    erased,
-    fault_of,
-    hash_of,
-    row_at,
-)
+from tightrope.service.journal import JournalDamaged
+from tightrope.service.journal.contract import Journal, Snapshot, bound_snapshots, fault_of, row_at
+from tightrope.service.journal.entries import Erased, Started
+from tightrope.service.journal.rows import Row, erased, hash_of
 from tightrope.spec import Spec
 from tightrope.trust import grant
 
@@ -33,13 +23,8 @@ PIECE: Final = 1 << 19
 
 def trust_recorded(journal: Journal) -> None:
     """Trust the code that the configurations of a journal name."""
-    end: int | None = None
-    while page := journal.select([KINDS[Started]], before=end):
-        for row in page:
-            entry = entry_of(row)
-            assert isinstance(entry, Started)
-            grant(entry.spec)
-        end = page[-1].position
+    for entry in journal.told(Started):
+        grant(entry.spec)
 
 
 def rebuilt(journal: Journal, spec: Spec) -> tuple[ExperimentState, int]:
@@ -64,12 +49,7 @@ def rebuilt(journal: Journal, spec: Spec) -> tuple[ExperimentState, int]:
         assert saved is not None
         fault = fault_of(saved, bound)
         if fault is None:
-            # The configuration that was in force then.
-            [row] = journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
-            entry = entry_of(row)
-            assert isinstance(entry, Started)
-            state = ExperimentState.of(entry, source)
-            state.restore(saved.state, saved.position, _hash_at(journal, saved.position))
+            state = _restored(journal, saved, source)
             # The entry that speaks of it follows it.
             snapshot_at = saved.position + 1
             break
@@ -86,24 +66,13 @@ def finish_erasure(journal: Journal) -> None:
     Entries of one batch are erased together, so nothing is left before an entry of which nothing is.
     """
     left: dict[int, Row] = {}
-    for entry in _erasures(journal):
-        found = [one for whole in rows_in(journal, entry.rows) if (one := erased(whole)) != whole]
+    for entry in journal.told(Erased):
+        found = [one for whole in _rows_in(journal, entry.rows) if (one := erased(whole)) != whole]
         if entry.rows and not found:
             break
         left |= {one.position: one for one in found}
     if left:
         journal.overwrite(list(left.values()))
-
-
-def _erasures(journal: Journal) -> Iterator[Erased]:
-    """The entries about erasures, newest first."""
-    end: int | None = None
-    while page := journal.select([KINDS[Erased]], before=end):
-        for row in page:
-            entry = entry_of(row)
-            assert isinstance(entry, Erased)
-            yield entry
-        end = page[-1].position
 
 
 class Purge(NamedTuple):
@@ -117,8 +86,7 @@ class Purge(NamedTuple):
 def purged(journal: Journal, stale: Mapping[int, Collection[int]], newer: Mapping[int, Snapshot]) -> Purge:
     """Make snapshots anew without what they hold of erased decisions, until they had `PIECE` bytes: decisions wait for that.
 
-    `stale` says which at which positions; `newer` are those that are not as the journal has them. One that can't be read is of
-    no use to anyone, and is dropped: what was in it has to go.
+    `newer` are those that are not as the journal has them. One that can't be read is dropped: what was in it has to go.
     """
     found = Purge([], [], Erased(rows=[]))
     size = 0
@@ -144,27 +112,22 @@ def purged(journal: Journal, stale: Mapping[int, Collection[int]], newer: Mappin
 def _without(journal: Journal, saved: Snapshot, numbers: Collection[int]) -> Snapshot:
     if not saved.sound:
         raise JournalDamaged("it does not match its own digest")
-    [row] = journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
-    config = entry_of(row)
-    assert isinstance(config, Started)
-    state = ExperimentState.of(config)
-    state.restore(saved.state)
+    state = _restored(journal, saved)
     state.policy.forget_inputs(numbers)
     packed, digest = state.snapshot()
-    return saved._replace(digest=digest, state=packed)
+    return Snapshot(saved.position, saved.time, digest, saved.label, packed)
 
 
-def rows_in(journal: Journal, ranges: Iterable[tuple[int, int]]) -> Iterator[Row]:
-    """The rows at some ranges of positions, both ends included."""
-    for first, last in ranges:
-        for row in journal.rows(after=first - 1):
-            if row.position > last:
-                break
-            yield row
-
-
-def _hash_at(journal: Journal, position: int) -> bytes:
-    row = row_at(journal, position)
+def _restored(journal: Journal, saved: Snapshot, source: str = "journal") -> ExperimentState:
+    """What a snapshot holds, in the configuration that was in force then."""
+    row = row_at(journal, saved.position)
     if row is None:
-        raise JournalDamaged(f"there is a snapshot of position {position}, but no row.")
-    return hash_of(row, None)
+        raise JournalDamaged(f"there is a snapshot of position {saved.position}, but no row.")
+    state = ExperimentState.of(next(journal.told(Started, before=saved.position + 1)), source)
+    state.restore(saved.state, saved.position, hash_of(row, None))
+    return state
+
+
+def _rows_in(journal: Journal, ranges: Iterable[tuple[int, int]]) -> Iterator[Row]:
+    for first, last in ranges:
+        yield from itertools.islice(journal.rows(after=first - 1), last - first + 1)

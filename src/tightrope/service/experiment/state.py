@@ -2,13 +2,6 @@
 
 Every change goes through a method that returns the journal's entry for it. `replay` goes the other way: it repeats what an
 entry says and refuses the journal if a single bit of the answer comes out differently.
-
->>> from tightrope.spec import make_spec
->>> spec = make_spec({"actions": ["a", "b"], "rule": [{"kind": "capacity", "action": "a", "at_most": 0.5}]})
->>> state = ExperimentState(spec)
->>> entry = state.decide("visit-1", DecisionRequest(), time=0)
->>> spec.actions[entry.action], state.totals.tolist()
-('b', [-0.5])
 """
 
 from __future__ import annotations
@@ -20,7 +13,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from tightrope.concerns import Concern, ignore
+from tightrope.concerns import ignore
 from tightrope.errors import InvalidInput
 from tightrope.ledger.hard_caps import Exhausted
 from tightrope.ledger.ledger import Ledger
@@ -28,54 +21,20 @@ from tightrope.ledger.totals import Totals
 from tightrope.ledger.trail import Moment, Trail
 from tightrope.log import Log
 from tightrope.policies import Decision, Explanation, Policy
+from tightrope.policies.decision import Labels
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
-from tightrope.rules import Column, Units
+from tightrope.rules import Column
 from tightrope.service.answer import Refusal
+from tightrope.service.experiment import configuration
 from tightrope.service.experiment.background import Background
-from tightrope.service.experiment.configuration import (
-    constraint_names,
-    known_before,
-    late_shifts,
-    require_fit,
-    served_part,
-    served_policy,
-)
+from tightrope.service.experiment.configuration import constraint_names, served_part, served_policy
 from tightrope.service.experiment.policy_input import PolicyInput
 from tightrope.service.experiment.tally import Tally
 from tightrope.service.experiment.usage_ranges import Ranges
 from tightrope.service.experiment.warm_start import teach
-from tightrope.service.journal import (
-    FORMAT,
-    KINDS,
-    Blank,
-    Decided,
-    Entry,
-    Erased,
-    Expired,
-    JournalDamaged,
-    JournalError,
-    Learnt,
-    ModeChanged,
-    Refused,
-    RolledBack,
-    Row,
-    Snapshotted,
-    Started,
-    TookEffect,
-    WarmStarted,
-    Written,
-    canonical,
-    difference,
-    digest_of,
-    entry_of,
-    fitting,
-    hash_of,
-    packed_arrays,
-    packed_state,
-    unpacked_arrays,
-    unpacked_state,
-)
+from tightrope.service.journal import JournalDamaged, JournalError, entries, packing
 from tightrope.service.journal.chain import GENESIS
+from tightrope.service.journal.rows import Row, difference, entry_of, hash_of
 from tightrope.service.requests import DecisionRequest, Used, fingerprint
 from tightrope.spec import Spec, make_spec
 from tightrope.validation import Array
@@ -88,11 +47,9 @@ _EXPIRE_AT_ONCE = 300
 _KEPT = ("mode", "default", "expire_after", "max_pending", "configured")
 
 
+# There are as many as decisions pending, so the garbage collector is spared them: they can't be part of a cycle.
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """What the service notes beside a pending decision. `holds` are the hard caps that keep the high end of its cost reserved.
-
-    There are as many as decisions pending, so the garbage collector is spared them: they can't be part of a cycle.
-    """
+    """What the service notes beside a pending decision. `holds` are the hard caps that keep the high end of its cost reserved."""
 
     event_id: str
     time: int
@@ -101,8 +58,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Waiting(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A pending decision in a snapshot."""
-
     event_id: str
     time: int
     action: int
@@ -120,10 +75,7 @@ class _Labels(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ExperimentState:
-    """The policy of one experiment, its hard caps and everything else that a decision depends on.
-
-    A decision without its whole outcome is waited for `expire_after` seconds; beyond `max_pending` the oldest expire.
-    """
+    """The policy of one experiment, its hard caps and everything else that a decision depends on."""
 
     def __init__(
         self,
@@ -161,7 +113,7 @@ class ExperimentState:
         self.labels = [_Labels(0, constraint_names(spec), tuple(spec.action_names.active))]
         # The journal's entry with which the present configuration began.
         self.configured = 1
-        self._input = PolicyInput(spec, self.ranges)
+        self.input = PolicyInput(spec, self.policy, self.ranges)
         # Snapshots that still hold inputs of erased decisions: position → the numbers of these decisions.
         self.stale: dict[int, list[int]] = {}
 
@@ -178,80 +130,47 @@ class ExperimentState:
         return self.policy.dual if self.policy.n_constraints else np.zeros(len(self.columns))
 
     @property
-    def prices(self) -> Array | None:
-        """What one more unit of what each rule counts would earn, (K,); None for a policy without prices."""
-        return self.units.unit_prices(self.queue) if hasattr(self.policy, "prices") else None
-
-    @property
     def columns(self) -> tuple[Column, ...]:
         """The constraints."""
         return () if self.spec.rules is None else self.spec.rules.columns
-
-    @property
-    def units(self) -> Units:
-        """What turns costs into the units of the rules."""
-        return Units.of(self.spec.rules, len(self.columns))
-
-    @property
-    def infeasible(self) -> list[bool]:
-        """Which rules can't be met on what was seen, (K,), as far as the policy knows."""
-        found = getattr(self.policy, "infeasible", np.zeros(len(self.columns), dtype=bool))
-        return [bool(one) for one in found]
-
-    @property
-    def concerns(self) -> list[Concern]:
-        """What the policy can't do as it is asked to."""
-        return self.policy.concerns()
 
     @property
     def totals(self) -> Array:
         """Cumulative costs (K,)."""
         return self.ledger.sums.totals
 
-    @property
-    def slater(self) -> float | None:
-        """Slater's constant, as given or as measured last."""
-        return getattr(self.policy, "slater", None)
-
-    def explain(self, entry: Decided) -> Explanation:
+    def explain(self, entry: entries.Decided) -> Explanation:
         """Why a decision came out as it did. In shadow mode: why the policy would have chosen what it proposed."""
         then = next(one for one in reversed(self.labels) if one.first <= entry.number)
         ids = np.array(then.active if entry.offered is None else entry.offered)
         chosen = entry.action if entry.proposed is None else entry.proposed
         row, trace = int(np.flatnonzero(ids == chosen)[0]), np.frombuffer(entry.trace)
-        labels = self.policy.labels._replace(actions=self.spec.actions)
-        if labels.constraints is not None:
-            labels = labels._replace(constraints=then.constraints)
+        read = self.policy.labels
+        names = None if read.constraints is None else then.constraints
+        labels = Labels(self.spec.actions, names, read.unpack, read.probabilities)
         why = Decision(chosen, row, entry.number, 0, 0, ids, trace, labels, entry.sampling).explain()
         # The words speak of the rules of today.
         return why if then is self.labels[-1] else replace(why, words=())
 
     # What changes it
 
-    def warm_start(self, past: Log) -> WarmStarted:
+    def warm_start(self, past: Log) -> entries.WarmStarted:
         """Learn from the table that the spec names, before the first decision."""
-        teach(self.policy, self.spec, self._input, past)
-        state = packed_state(packed_arrays(self.policy.state()))
+        teach(self.policy, self.spec, self.input, past)
+        state = packing.packed_state(self.policy.state())
         assert self.spec.warm_start is not None
         file, digest = self.spec.warm_start.file, past.frame.sha256 or ""
-        return self._begin_from(WarmStarted(file=file, sha256=digest, rows=len(past), state=state))
+        return self._begin_from(entries.WarmStarted(file=file, sha256=digest, rows=len(past), state=state))
 
-    def decide(self, event_id: str, request: DecisionRequest, *, time: int) -> Decided:
-        """Choose, move the queue, reserve what hard caps need.
+    def decide(self, event_id: str, request: DecisionRequest, *, time: int) -> entries.Decided:
+        """Choose, move the queue, reserve what hard caps need; nothing has changed where it raises.
 
-        Raises
-        ------
-        InvalidInput
-            The request is not what the spec asks for; nothing has changed.
-        Refusal
-            The experiment is paused; nothing has changed.
-        Exhausted
-            Its hard caps leave nothing to choose; nothing has changed.
+        `InvalidInput`: the request is not what the spec asks for. `Exhausted`: hard caps leave nothing to choose.
         """
         if self.mode == "paused":
             words = "the experiment is paused: no decisions until it is live"
             raise Refusal(503, "paused", words, retry_after=5)
-        read = self._input
+        read = self.input
         read.require_declared(request)
         asked = read.read(request)
         room, ids = None, asked.ids
@@ -260,7 +179,7 @@ class ExperimentState:
             if not room.whole:
                 asked = asked.only(room.rows, read.offered(ids))
         policy, proposed = self.policy, None
-        offer = read.offer(policy, asked)
+        offer = read.offer(asked)
         if self.mode == "shadow":
             served = self._default(request, asked.ids)
             quote = policy.quote(**offer)
@@ -291,7 +210,7 @@ class ExperimentState:
         self._mark(time)
         # A default is served for certain, whatever the policy would have drawn.
         probability, probabilities = (1.0, None) if proposed is not None else _probabilities(policy, decision)
-        return Decided(
+        return entries.Decided(
             event_id=event_id,
             request=request,
             fingerprint=fingerprint(request),
@@ -306,22 +225,16 @@ class ExperimentState:
             sampling=seen.sampling,
         )
 
-    def learn(self, number: int, reward: float | None = None, usage: Used | None = None) -> Learnt:
-        """Apply an outcome, or a part of one, to a decision in `waiting`.
-
-        Raises
-        ------
-        InvalidInput
-            The outcome is not what the spec asks for; nothing has changed.
-        """
+    def learn(self, number: int, reward: float | None = None, usage: Used | None = None) -> entries.Learnt:
+        """Apply an outcome, or a part of one, to a decision in `waiting`; nothing has changed where it raises `InvalidInput`."""
         _, action, *_, event = self.waiting[number]
         if reward is not None:
-            self.require_reward(reward)
+            self.input.require_reward(reward)
         observed: Array | None = None
         if usage is not None:
-            if self.spec.rules is None or not self._input.awaits_usage:
+            if self.spec.rules is None or not self.input.awaits_usage:
                 raise InvalidInput("usage is not seen after acting here: an outcome is the reward alone.")
-            self._input.require_in_ranges(usage)
+            self.input.require_in_ranges(usage)
             observed = self.spec.rules.observed(usage, action=action, group=event.group)
         self.policy.learn(number, reward, observed)
         if reward is not None:
@@ -330,19 +243,15 @@ class ExperimentState:
         if usage is not None and observed is not None:
             self.ledger.count(event.group, "after")
             if not self.policy.n_constraints:
-                self._own_totals.book_at(self._input.late_columns, observed)
+                self._own_totals.book_at(self.input.late_columns, observed)
             self.ledger.settle(event.holds, usage)
         if number not in self.waiting:
             self.tally.complete += 1
         elif usage is not None and event.holds:
             self.waiting.note(number, msgspec.structs.replace(event, holds=()))
-        return Learnt(event_id=event.event_id, number=number, reward=reward, usage=usage)
+        return entries.Learnt(event_id=event.event_id, number=number, reward=reward, usage=usage)
 
-    def require_reward(self, reward: float) -> None:
-        """Refuse a reward outside the range that the spec declares."""
-        self._input.require_reward(reward)
-
-    def expire(self, time: int) -> Expired | None:
+    def expire(self, time: int) -> entries.Expired | None:
         """Stop waiting for what is too old at `time`, or too much; None if there is nothing. What is reserved stays used."""
         due = time - int(self.expire_after * 1e6)
         excess = len(self.waiting) - self.max_pending
@@ -359,29 +268,24 @@ class ExperimentState:
         reason: Literal["late", "unknown", "differs"],
         reward: float | None = None,
         usage: Used | None = None,
-    ) -> Refused:
+    ) -> entries.Refused:
         """Count an outcome that can't be applied."""
         setattr(self.tally, reason, getattr(self.tally, reason) + 1)
-        return Refused(event_id=event_id, reason=reason, reward=reward, usage=usage)
+        return entries.Refused(event_id=event_id, reason=reason, reward=reward, usage=usage)
 
-    def change_mode(self, mode: Mode, default: int | str | None = None) -> ModeChanged:
+    def change_mode(self, mode: Mode, default: int | str | None = None) -> entries.ModeChanged:
         """Go live, into shadow mode, or pause."""
         if default is not None and mode != "shadow":
             raise InvalidInput(f"default is for shadow mode, but got mode {mode!r}.")
-        self.default = None if default is None else self._input.actions([default], "default")[0]
+        self.default = None if default is None else self.input.actions([default], "default")[0]
         self.mode = mode
-        return ModeChanged(mode=mode, default=self.default)
+        return entries.ModeChanged(mode=mode, default=self.default)
 
-    def reconfigure(self, entry: Started) -> Started:
-        """Go on under another configuration: rules, of those seen after acting the limits, hard caps, schedules, how long to wait.
+    def reconfigure(self, entry: entries.Started) -> entries.Started:
+        """Go on under another configuration, if what was learnt fits it: else `InvalidInput`, and nothing has changed.
 
         What was learnt and spent stays: models, rounds, pending decisions; queues and cumulative costs of the constraints that
         there were before. What was spent counts for every hard cap of that usage (`carried_over`), unless `reset_caps` names it.
-
-        Raises
-        ------
-        InvalidInput
-            What was learnt does not fit the new configuration; nothing has changed.
         """
         spec = make_spec(entry.spec, source=self.spec.source)
         if served_part(spec) != served_part(self.spec):
@@ -394,10 +298,10 @@ class ExperimentState:
         self.ranges = dict(entry.ranges)
         return msgspec.structs.replace(self.started(entry.version), reset_caps=entry.reset_caps)
 
-    def started(self, version: str) -> Started:
+    def started(self, version: str) -> entries.Started:
         """The entry that states the configuration."""
-        return Started(
-            format=FORMAT,
+        return entries.Started(
+            format=entries.FORMAT,
             version=version,
             spec=served_part(self.spec),
             expire_after=self.expire_after,
@@ -405,16 +309,15 @@ class ExperimentState:
             ranges=self.ranges,
         )
 
-    def roll_back(self, position: int, state: bytes, restore: Literal["learnt", "all"]) -> RolledBack:
+    def roll_back(self, position: int, state: bytes, restore: Literal["learnt", "all"]) -> entries.RolledBack:
         """Take what was learnt, or rounds, queues and cumulative costs too, from a snapshot's state.
 
         Hard caps, counts and the numbers of decisions stay: they tell what happened. Decisions that were pending then and are
         still pending now stay pending; with "all", younger ones are dropped.
         """
-        saved = unpacked_state(state)
-        then = unpacked_arrays(saved["policy"])
+        saved = packing.unpacked_state(state)
         holds = {number: event.holds for number, (*_, event) in self.waiting.items() if event.holds}
-        with fitting():
+        with packing.arrays_of(saved["policy"]) as then:
             dropped = self.policy.roll_back(then, learnt_only=restore == "learnt")
         for number in dropped:
             self.ledger.keep(holds.get(number, ()))
@@ -422,9 +325,9 @@ class ExperimentState:
             # With the totals, which they explain.
             self.ledger.restore_averages(saved["ledger"])
         self.tally.rolled_back += len(dropped)
-        return RolledBack(position=position, restore=restore, state=state)
+        return entries.RolledBack(position=position, restore=restore, state=state)
 
-    def erase(self, entry: Erased) -> Erased:
+    def erase(self, entry: entries.Erased) -> entries.Erased:
         """Drop what is kept of decisions whose inputs are gone; nor are they waited for."""
         self._drop([number for number in entry.numbers if number in self.waiting])
         self.policy.forget_inputs(entry.numbers)
@@ -437,7 +340,7 @@ class ExperimentState:
     def advance(self, row: Row, head: bytes) -> None:
         """Take note that `row`, whose hash is `head`, is in the journal."""
         self.position, self.time, self.head = row.position, row.time, head
-        if row.kind != KINDS[Snapshotted]:
+        if row.kind != entries.KINDS[entries.Snapshotted]:
             self.changes = (self.changes[0] + 1, row.time)
 
     # Replay, snapshots
@@ -446,7 +349,7 @@ class ExperimentState:
     def begin(cls, row: Row, source: str = "journal") -> ExperimentState:
         """The state at the first row of a journal."""
         entry = entry_of(row)
-        if not isinstance(entry, Started) or row.position != 1:
+        if not isinstance(entry, entries.Started) or row.position != 1:
             raise JournalDamaged(
                 f"row {row.position}: a journal begins with the experiment's configuration at row 1."
             )
@@ -455,22 +358,22 @@ class ExperimentState:
         return state
 
     @classmethod
-    def of(cls, entry: Started, source: str = "journal") -> ExperimentState:
+    def of(cls, entry: entries.Started, source: str = "journal") -> ExperimentState:
         """The state before any decision, in a journaled configuration."""
-        if entry.format != FORMAT:
+        if entry.format != entries.FORMAT:
             raise JournalError(
-                f"the journal is written in format {entry.format}; this release reads format {FORMAT}."
+                f"the journal is written in format {entry.format}; this release reads format {entries.FORMAT}."
             )
         spec = make_spec(entry.spec, source=source)
         return cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending, ranges=entry.ranges)
 
-    def replay(self, row: Row) -> Entry:
+    def replay(self, row: Row) -> entries.Entry:
         """Repeat the entry that follows, and compare."""
         if row.position != self.position + 1:
             raise JournalDamaged(f"row {row.position} follows row {self.position}: rows are missing.")
         head = hash_of(row, self.head)
         entry = entry_of(row)
-        if isinstance(entry, Blank):
+        if isinstance(entry, entries.Blank):
             if entry.kind == "refused" and entry.reason is not None:
                 # What it said has changed nothing but a count.
                 self.refuse(entry.event_id or "", entry.reason)
@@ -484,7 +387,7 @@ class ExperimentState:
         except (InvalidInput, Exhausted, Refusal, KeyError) as error:
             raise JournalDamaged(f"row {row.position} can't be repeated: {error}") from error
         again.by = entry.by
-        if canonical(again) != canonical(entry):
+        if packing.canonical(again) != packing.canonical(entry):
             raise JournalDamaged(
                 f"row {row.position} does not come out as it was recorded: {difference(entry, again)}. Was it written by another "
                 "release of Tightrope or of the libraries below it? Stop the service in order before an upgrade."
@@ -494,7 +397,7 @@ class ExperimentState:
 
     def snapshot(self) -> tuple[bytes, str]:
         """The whole state in bytes, and its SHA-256: equal states give equal bytes."""
-        packed = packed_state(
+        packed = packing.packed_state(
             {
                 **dict(zip(("position", "time"), self.changes)),
                 **{name: getattr(self, name) for name in _KEPT},
@@ -510,19 +413,18 @@ class ExperimentState:
                 "tally": self.tally,
                 "trail": self.trail,
                 "labels": self.labels,
-                "policy": packed_arrays(self.policy.state()),
-                **({} if self.policy.n_constraints else {"totals": packed_arrays(self._own_totals.arrays())}),
+                "policy": self.policy.state(),
+                **({} if self.policy.n_constraints else {"totals": self._own_totals.arrays()}),
                 **({"clock": self.clock} if self.policy.counts_seconds else {}),
                 **({"stale": list(self.stale.items())} if self.stale else {}),
             }
         )
-        return packed, digest_of(packed)
+        return packed, packing.digest_of(packed)
 
-    def restore(self, state: bytes, position: int | None = None, head: bytes = GENESIS) -> None:
+    def restore(self, state: bytes, position: int, head: bytes) -> None:
         """Become what `snapshot` saw, at the row `position` whose hash is `head`."""
-        saved = unpacked_state(state)
-        self.position = saved["position"] if position is None else position
-        self.time, self.head = saved["time"], head
+        saved = packing.unpacked_state(state)
+        self.position, self.time, self.head = position, saved["time"], head
         self.changes = (saved["position"], saved["time"])
         for name in _KEPT:
             setattr(self, name, saved[name])
@@ -535,56 +437,57 @@ class ExperimentState:
         self.trail = msgspec.convert(saved["trail"], Trail)
         self.labels = msgspec.convert(saved["labels"], list[_Labels])
         if "totals" in saved:
-            self._own_totals.load(unpacked_arrays(saved["totals"]))
+            with packing.arrays_of(saved["totals"]) as totals:
+                self._own_totals.load(totals)
         self.clock = saved.get("clock", 0)
-        with fitting():
-            self.policy.load(unpacked_arrays(saved["policy"]))
-        numbers, entries = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
-        for number, one in zip(numbers, entries, strict=True):
+        with packing.arrays_of(saved["policy"]) as arrays:
+            self.policy.load(arrays)
+        numbers, waiting = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
+        for number, one in zip(numbers, waiting, strict=True):
             self.waiting.note(number, Event(one.event_id, one.time, one.group, one.holds), one.awaits)
-        self.waiting.set_groups([one.group for one in entries])
+        self.waiting.set_groups([one.group for one in waiting])
 
     # Helpers
 
-    def _repeat(self, entry: Written, time: int) -> Written:
+    def _repeat(self, entry: entries.Written, time: int) -> entries.Written:
         match entry:
-            case Decided():
+            case entries.Decided():
                 return self.decide(entry.event_id, entry.request, time=time)
-            case Learnt():
+            case entries.Learnt():
                 return self.learn(entry.number, entry.reward, entry.usage)
-            case Expired():
+            case entries.Expired():
                 return self._drop(entry.numbers)
-            case Refused():
+            case entries.Refused():
                 return self.refuse(entry.event_id, entry.reason, entry.reward, entry.usage)
-            case TookEffect():
+            case entries.TookEffect():
                 return self.background.take(entry.work, entry.result)
-            case ModeChanged():
+            case entries.ModeChanged():
                 return self.change_mode(entry.mode, entry.default)
-            case RolledBack():
+            case entries.RolledBack():
                 return self.roll_back(entry.position, entry.state, entry.restore)
-            case Started():
+            case entries.Started():
                 return self.reconfigure(entry)
-            case WarmStarted():
+            case entries.WarmStarted():
                 return self._begin_from(entry)
-            case Snapshotted():
-                return Snapshotted(of=self.position, digest=self.snapshot()[1], label=entry.label)
-            case Erased():
+            case entries.Snapshotted():
+                return entries.Snapshotted(of=self.position, digest=self.snapshot()[1], label=entry.label)
+            case entries.Erased():
                 return self.erase(entry)
 
-    def _begin_from(self, entry: WarmStarted) -> WarmStarted:
+    def _begin_from(self, entry: entries.WarmStarted) -> entries.WarmStarted:
         """Take over what was learnt before the first decision: here and in a replay by the same way."""
-        with fitting():
-            self.policy.load(unpacked_arrays(unpacked_state(entry.state)))
-        return msgspec.structs.replace(entry, state=packed_state(packed_arrays(self.policy.state())))
+        with packing.arrays_of(packing.unpacked_state(entry.state)) as arrays:
+            self.policy.load(arrays)
+        return msgspec.structs.replace(entry, state=packing.packed_state(self.policy.state()))
 
-    def _adopt(self, spec: Spec, entry: Started) -> None:
+    def _adopt(self, spec: Spec, entry: entries.Started) -> None:
         old, new = self.policy, served_policy(spec)
-        require_fit(self.spec, spec, old, new)
+        configuration.require_fit(self.spec, spec, old, new)
         names = constraint_names(spec)
         own = self._own_totals.by_name(self.labels[-1].constraints, names)
         ledger, moved = self.ledger.under(spec, new if new.n_constraints else own, entry.reset_caps)
-        same = known_before(self.spec) == known_before(spec)
-        new.resume(old, same_costs=same, shifts=late_shifts(self.spec, spec))
+        before, now = (configuration.known_before(one) for one in (self.spec, spec))
+        new.resume(old, same_costs=before == now, shifts=configuration.late_shifts(self.spec, spec))
         new.notify = old.notify
         self.policy, self.ledger, self._own_totals = new, ledger, own
         self.background = Background(new)
@@ -592,32 +495,32 @@ class ExperimentState:
             if event.holds:
                 holds = ledger.moved_holds(event.holds, moved)
                 self.waiting.note(number, msgspec.structs.replace(event, holds=holds))
-        now = _Labels(old.rounds, names, tuple(spec.action_names.active))
+        labels = _Labels(old.rounds, names, tuple(spec.action_names.active))
         if self.labels[-1].constraints != names:
             self.trail.begin_again()
-        if msgspec.structs.replace(self.labels[-1], first=now.first) != now:
-            self.labels.append(now)
+        if msgspec.structs.replace(self.labels[-1], first=labels.first) != labels:
+            self.labels.append(labels)
         self.spec, self.configured = spec, self.position + 1
-        self._input = PolicyInput(spec, entry.ranges)
+        self.input = PolicyInput(spec, new, entry.ranges)
 
-    def _drop(self, numbers: list[int]) -> Expired:
+    def _drop(self, numbers: list[int]) -> entries.Expired:
         events = [self.waiting[number][-1] for number in numbers]
         for number, event in zip(numbers, events, strict=True):
             self.ledger.keep(event.holds)
             self.policy.forget(number)
         self.tally.expired += len(numbers)
-        return Expired(numbers=numbers, event_ids=[event.event_id for event in events])
+        return entries.Expired(numbers=numbers, event_ids=[event.event_id for event in events])
 
     def _default(self, request: DecisionRequest, ids: list[int] | None) -> int:
         if request.default is not None:
-            served = self._input.actions([request.default], "default")[0]
+            served = self.input.actions([request.default], "default")[0]
         elif self.default is not None:
             served = self.default
         else:
             raise InvalidInput("default is missing: in shadow mode it says which action is served.")
         if ids is not None and served not in ids:
             caps = self.ledger.caps
-            if caps and (request.actions is None or served in self._input.actions(request.actions)):
+            if caps and (request.actions is None or served in self.input.actions(request.actions)):
                 raise Exhausted(caps, f"the default action {self.spec.actions[served]!r}")
             raise InvalidInput(
                 f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."
@@ -625,7 +528,6 @@ class ExperimentState:
         return served
 
     def _mark(self, time: int) -> None:
-        """Note where things stand."""
         tally = self.tally
         if self.trail.due(tally.decisions):
             self.trail.add(

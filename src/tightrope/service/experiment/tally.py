@@ -10,13 +10,7 @@ from tightrope.actions import count
 
 
 class Tally(msgspec.Struct, kw_only=True):
-    """What has been counted since the beginning; actions by their ids.
-
-    >>> tally = Tally()
-    >>> tally.count_decision(2, [0, 2])
-    >>> tally.actions, tally.offered
-    ([0, 0, 1], [1, 0, 1])
-    """
+    """What has been counted since the beginning; actions by their ids."""
 
     decisions: int = 0
     actions: list[int] = []

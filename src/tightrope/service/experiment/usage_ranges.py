@@ -1,11 +1,6 @@
 """What usage may be that callers send: the `range` of its rule, or one that is inferred at the first start and then fixed.
 
 The journal holds what was inferred, with the configuration, so that a restart and a replay take and refuse the same.
-
->>> from tightrope.spec import make_spec
->>> rule = {"kind": "budget", "name": "minutes", "at_most": 24}
->>> inferred_ranges(make_spec({"actions": ["a", "b"], "rule": [rule]}))
-{'minutes': (0.0, 2400.0)}
 """
 
 from __future__ import annotations
@@ -32,11 +27,6 @@ def inferred_ranges(spec: Spec, past: Log | None = None) -> Ranges:
 
     It goes from 0, or where something negative is known as far below 0 as above, to ten times the largest number that the spec's
     `usage` or else the table of the warm start has; where neither tells, to a hundred times the largest limit.
-
-    Raises
-    ------
-    SpecError
-        Nothing tells how large the usage may be, since its limits are all 0, or a table has what can't be right.
     """
     try:
         return {usage: _inferred(spec, usage, rules, past) for usage, rules in _undeclared(spec).items()}

@@ -26,15 +26,10 @@ def past_of(spec: Spec) -> Log:
 
 
 def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Log) -> None:
-    """Have a policy that has decided nothing yet learn from past decisions.
+    """Have a policy that has decided nothing yet learn from past decisions, or nothing where the table does not fit the spec.
 
     Rewards are learnt, and costs that are seen after acting where the table says what was used. `ShadowPrice` is also shown what
     was on offer, as far as the table and the spec tell, so that it has prices from the first decision on.
-
-    Raises
-    ------
-    InvalidInput
-        Names what in the table does not fit the spec; the policy has learnt nothing.
     """
     learn = getattr(policy, "warm_start", None)
     if learn is None:
@@ -46,36 +41,21 @@ def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Log) -> None:
                 raise InvalidInput(f"rewards must lie in ±{LIMITS.reward:g}, but the table has {reward:g}")
             read.require_reward(reward)
         ids = np.array([read.actions([name], "action")[0] for name in past.action_names])[taken]
-        x = _features(spec, past)
-        options: dict[str, Any] = {"cost_features": None}
+        if spec.vector is not None:
+            raise InvalidInput(
+                "a table has columns by name, so the spec needs a [context] in place of [features]"
+            )
+        # x of each row, (n, p); φ and ψ of what was done.
+        x = None if spec.encoder is None else spec.encoder.transform(past.frame)
+        done = ids.tolist()
+        phi, psi = read.features(None if x is None else x[rows], done)
         costs = _costs(spec, past, rows, ids)
-        if costs is not None:
-            options["cost_features"] = _done(spec, policy._cost, x, rows, ids)
+        options: dict[str, Any] = {"cost_features": None if costs is None else psi}
         if "offers" in inspect.signature(learn).parameters:
             options["offers"] = _offers(policy, spec, read, past, x)
-        learn(_done(spec, policy._reward, x, rows, ids), ids.tolist(), rewards, costs, **options)
+        learn(phi, done, rewards, costs, **options)
     except InvalidInput as error:
         raise spec.error(f"warm_start: {error}") from error
-
-
-def _features(spec: Spec, past: Log) -> Array | None:
-    """x of each row, (n, p)."""
-    if spec.vector is not None:
-        raise InvalidInput(
-            "a table has columns by name, so the spec needs a [context] in place of [features]"
-        )
-    return None if spec.encoder is None else spec.encoder.transform(past.frame)
-
-
-def _done(spec: Spec, model: Any, x: Array | None, rows: Codes, ids: Codes) -> Array | None:
-    """φ of what was done: x itself, or e_j ⊗ x for one model over all actions."""
-    if x is None or model is None or not model.n_features:
-        return None
-    if model.n_actions is not None:
-        return np.asarray(x[rows])
-    phi = np.zeros((len(rows), len(spec.actions), x.shape[1]))
-    phi[np.arange(len(rows)), ids] = x[rows]
-    return phi.reshape(len(rows), -1)
 
 
 def _costs(spec: Spec, past: Log, rows: Codes, ids: Codes) -> Array | None:
@@ -128,5 +108,5 @@ def _offers(
         group = past.context_group(i)
         W = rules.costs(usage=used, group=group) if rules is not None and bool(rules.seen.any()) else None
         asked = Asked(None, None if x is None else x[i], used, W, group, None, ())
-        offers.append(read.offer(policy, asked))
+        offers.append(read.offer(asked))
     return offers

@@ -1,14 +1,4 @@
-"""Which requests get in: fair shares of what may be under way, rates by key, and a budget for bodies that take their time.
-
->>> admission = Admission(["icu", "ward"], 8)
->>> tickets = [admission.enter("icu") for _ in range(6)]
->>> admission.enter("icu")
-Traceback (most recent call last):
-...
-tightrope.service.answer.Refusal: too many requests are under way
->>> admission.waiting("icu"), admission.enter("ward") > tickets[-1]
-(6, True)
-"""
+"""Which requests get in: fair shares of what may be under way, rates by key, and a budget for bodies that take their time."""
 
 from __future__ import annotations
 
@@ -62,18 +52,7 @@ class Admission:
 
 
 class Rates:
-    """Requests a second by key: a bucket for each, which holds the requests of one second and is filled evenly.
-
-    >>> seconds = iter([0.0, 0.1, 0.2, 0.9]).__next__
-    >>> rates = Rates(seconds)
-    >>> rates.take("1a2b3c4d", 2.0), rates.take("1a2b3c4d", 2.0)
-    (None, None)
-    >>> rates.take("1a2b3c4d", 2.0)
-    Traceback (most recent call last):
-    ...
-    tightrope.service.answer.Refusal: this key may send 2 requests a second
-    >>> rates.take("1a2b3c4d", 2.0)
-    """
+    """Requests a second by key: a bucket for each, which holds the requests of one second and is filled evenly."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

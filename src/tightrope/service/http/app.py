@@ -216,12 +216,10 @@ class Service:
         return key
 
     def _passed(self) -> float:
-        """The time of the last entry in any journal that is open here."""
         states = (one.state for one in self.experiments.values())
         return max((state.time / 1e6 for state in states if state is not None), default=0.0)
 
     def _admitted(self, route: Route, key: Key | None, name: str | None) -> str:
-        """The name of the experiment that is asked for, if the bearer may."""
         if key is not None:
             assert route.scope is not None
             key.require(route.scope, name or "")
@@ -462,11 +460,7 @@ ROUTES: Final = (
 
 
 def document(specs: Sequence[Spec] = (), *, keys: bool = True) -> dict[str, Any]:
-    """The OpenAPI document of the service, with the contexts of some experiments.
-
-    >>> document()["paths"]["/v1/decisions"]["post"]["operationId"]
-    'decide'
-    """
+    """The OpenAPI document of the service, with the contexts of some experiments."""
     return openapi.with_contexts(openapi.document(ROUTES, keys=keys), specs)
 
 
@@ -493,7 +487,6 @@ def _require_no_browser(host: str, origin: str | None) -> None:
 
 
 def _tell(scope: Scope, path: str, status: int, seconds: float, noted: dict[str, Any] | None) -> None:
-    """The request in the log and in its span."""
     known = {
         "route": path,
         "status": status,
@@ -531,7 +524,6 @@ def _response(answer: Answer) -> Response:
 
 
 def _health(shown: dict[str, Any], good: bool) -> Response:
-    """200, or 503 with the time after which to ask again."""
     return JSONResponse(shown, 200 if good else 503, None if good else {"retry-after": "1"})
 
 

@@ -7,6 +7,8 @@ parser, which is slower, bounds the bytes of a head alone.) So the protocol is U
 Nothing else knows Uvicorn's insides. The server takes a `Gate`, the application an `Exchange`. `scripts/check-uvicorn` tries both
 with the newest release, and with the oldest that `pyproject.toml` allows.
 """
+# When the methods of a protocol are called is said by asyncio, httptools and Uvicorn.
+# ruff: noqa: D102
 
 from __future__ import annotations
 
@@ -81,11 +83,7 @@ class Exchange:
 
 
 class Gate:
-    """What Uvicorn calls for each new connection (`http=`), and what closes those that keep the server waiting.
-
-    >>> Gate(ConnectionLimits(connections=200)).limits.head_bytes
-    32768
-    """
+    """What Uvicorn calls for each new connection (`http=`), and what closes those that keep the server waiting."""
 
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
         self.limits = limits or ConnectionLimits()
@@ -99,7 +97,6 @@ class Gate:
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> BoundedHttp:
-        """The protocol of a new connection."""
         return BoundedHttp(config, server_state, app_state, _loop, gate=self)
 
     def entered(self, one: BoundedHttp) -> bool:
@@ -196,7 +193,6 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes."""
         self._progress = False
         self._chunk = len(data)
         super().data_received(data)
@@ -213,25 +209,21 @@ class BoundedHttp(HttpToolsProtocol):
                 self.transport.close()
 
     def pause_writing(self) -> None:
-        """What was answered is not read."""
         self._stalled_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """It is read again."""
         self._stalled_since = None
         super().resume_writing()
 
     # What the parser calls
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
         super().on_message_begin()
         self.waiting_since, self._patience = self.loop.time(), self._limits.head_seconds
         self._overhead = 0
 
     def on_headers_complete(self) -> None:
-        """The head is complete."""
         if self._chunk > self._limits.head_bytes:
             head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             if head > self._limits.head_bytes:
@@ -248,7 +240,6 @@ class BoundedHttp(HttpToolsProtocol):
         self.scope["extensions"] = {EXCHANGE: Exchange(self.cycle)}  # type: ignore[dict-item]
 
     def on_body(self, body: bytes) -> None:
-        """A part of a body."""
         self._progress = True
         super().on_body(body)
 

@@ -1,9 +1,6 @@
 """The dashboard: one page, its script and style, and plotly.js from the installed plotly package. Nothing comes from outside.
 
 The page holds no data: its script reads the same routes as any other caller, with the key that its reader types in.
-
->>> [route.path for route in routes()]
-['/', '/static/{name}']
 """
 
 from __future__ import annotations

@@ -18,11 +18,16 @@ import numpy as np
 from tightrope.actions import counted
 from tightrope.errors import SolverError
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
-from tightrope.service import journal, requests
+from tightrope.rules import Units
+from tightrope.service import requests
 from tightrope.service.answer import Answer, Refusal
-from tightrope.service.experiment import Batch, erasure
+from tightrope.service.experiment import Batch
 from tightrope.service.experiment.state import ExperimentState
+from tightrope.service.journal import JournalDamaged, entries
+from tightrope.service.journal.contract import Snapshot, bound_snapshots, fault_of
+from tightrope.service.journal.rows import Row, entry_of, tag_of
 from tightrope.service.requests import fingerprint
+from tightrope_client import responses
 
 log = logging.getLogger("tightrope.service")
 
@@ -48,7 +53,7 @@ def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
     """The outcome of a decision, each part of it once."""
     state, event_id = batch.state, request.event_id
     if request.reward is not None:
-        state.require_reward(request.reward)
+        state.input.require_reward(request.reward)
     decided = batch.decision_of(event_id)
     if decided is None:
         batch.write(state.refuse(event_id, "unknown", request.reward, _plausible(state, request.usage)))
@@ -97,7 +102,7 @@ def show_decision(batch: Batch, request: requests.EventQuery) -> Answer:
 
 def list_decisions(batch: Batch, request: requests.PageQuery) -> Answer:
     """The newest decisions, and why they were taken."""
-    return _page(batch, request, "decisions", lambda row: [_listed(batch.state, row)], journal.Decided)
+    return _page(batch, request, "decisions", lambda row: [_listed(batch.state, row)], entries.Decided)
 
 
 def list_outcomes(batch: Batch, request: requests.OutcomeQuery) -> Answer:
@@ -106,94 +111,93 @@ def list_outcomes(batch: Batch, request: requests.OutcomeQuery) -> Answer:
         listed, before = _pending(batch.state, request)
         return Answer.of({"outcomes": listed, "before": before})
 
-    def shown(row: journal.Row) -> list[dict[str, Any]]:
+    def shown(row: Row) -> list[dict[str, Any]]:
         when = row.time / 1e6
         entry = _entry(row)
         if entry is None:
             return [{"time": when, "damaged": True}]
-        if isinstance(entry, journal.Expired):
+        if isinstance(entry, entries.Expired):
             return [
                 {"event_id": event_id, "sequence": number, "expired": when}
                 for number, event_id in zip(entry.numbers, entry.event_ids, strict=True)
             ]
-        if isinstance(entry, journal.Refused) and (entry.reason == "late") == (request.status == "late"):
+        if isinstance(entry, entries.Refused) and (entry.reason == "late") == (request.status == "late"):
             return [{**msgspec.structs.asdict(entry), "time": when}]
         return []
 
-    kind = journal.Expired if request.status == "missing" else journal.Refused
+    kind = entries.Expired if request.status == "missing" else entries.Refused
     return _page(batch, request, "outcomes", shown, kind)
 
 
 def show_state(batch: Batch, request: None) -> Answer:
     """Where the experiment stands."""
-    state = batch.state
-    spec, tally = state.spec, state.tally
-    decisions = tally.decisions
-    return Answer.of(
-        {
-            "experiment": spec.name,
-            "policy": spec.policies[0].kind,
-            "position": state.position,
-            "head": state.head.hex(),
-            "time": state.time / 1e6,
-            **_mode(state),
-            "decisions": decisions,
-            "actions": [
-                {
-                    "name": name,
-                    "decisions": n,
-                    "share": n / decisions if decisions else 0.0,
-                    "offered": counted(tally.offered, i),
-                }
-                for i, name in enumerate(spec.actions)
-                for n in [counted(tally.actions, i)]
-            ],
-            "constraints": _constraints(state),
-            "hard_caps": [_hard_cap(state, k) for k in range(len(state.ledger.caps))],
-            "outcomes": {
-                "rewards": tally.rewards,
-                "mean_reward": _mean(tally.reward_sum, tally.rewards),
-                "complete": tally.complete,
-                "pending": len(state.waiting),
-                "missing": tally.expired,
-                "late": tally.late,
-                "rejected": tally.unknown + tally.differs,
-                "rolled_back": tally.rolled_back,
-            },
-            "shadow_decisions": tally.shadow,
-            "outside": _outside(state),
-            "slater": state.slater,
-            "concerns": [
-                {"kind": one.kind, "message": one.message, "remedy": one.remedy} for one in state.concerns
-            ],
-        }
+    state, spec, tally = batch.state, batch.state.spec, batch.state.tally
+    known = {} if spec.encoder is None else spec.encoder.ranges
+    shown = responses.State(
+        experiment=spec.name,
+        policy=spec.policies[0].kind,
+        position=state.position,
+        head=state.head.hex(),
+        time=state.time / 1e6,
+        **_mode(state),
+        decisions=tally.decisions,
+        actions=[
+            {"name": name, "decisions": n, "share": n / max(1, tally.decisions), "offered": offered}
+            for i, name in enumerate(spec.actions)
+            for n, offered in [(counted(tally.actions, i), counted(tally.offered, i))]
+        ],
+        constraints=_constraints(state),
+        hard_caps=[_hard_cap(state, k) for k in range(len(state.ledger.caps))],
+        outcomes={
+            "rewards": tally.rewards,
+            "mean_reward": _mean(tally.reward_sum, tally.rewards),
+            "complete": tally.complete,
+            "pending": len(state.waiting),
+            "missing": tally.expired,
+            "late": tally.late,
+            "rejected": tally.unknown + tally.differs,
+            "rolled_back": tally.rolled_back,
+        },
+        shadow_decisions=tally.shadow,
+        outside=[
+            {"field": name, "low": low, "high": high, "values": tally.outside[name], "outside": outside}
+            for name, (low, high, outside) in known.items()
+            if name in tally.outside and outside != "refuse"
+        ],
+        slater=getattr(state.policy, "slater", None),
+        concerns=[
+            {"kind": one.kind, "message": one.message, "remedy": one.remedy}
+            for one in state.policy.concerns()
+        ],
     )
+    return Answer.of(shown)
 
 
 def show_history(batch: Batch, request: None) -> Answer:
     """Where it stood, at up to 240 moments since its beginning."""
     state, trail = batch.state, list(batch.state.trail)
-    names = [column.name for column in state.columns]
+    names, units = [column.name for column in state.columns], _units(state)
 
-    def by_rule(values: Any) -> dict[str, list[float]]:
-        return dict(zip(names, np.array(values, dtype=float).reshape(len(trail), len(names)).T.tolist()))
+    def by_rule(part: str, of: Callable[[Any], Any] = np.asarray) -> dict[str, list[float]]:
+        values = np.array([of(getattr(one, part)) for one in trail], dtype=float)
+        return dict(zip(names, values.reshape(len(trail), len(names)).T.tolist()))
 
-    totals, queues = ([list(getattr(one, part)) for one in trail] for part in ("totals", "queue"))
-    shown: dict[str, Any] = {
-        "decisions": [float(one.decisions) for one in trail],
-        "time": [one.time / 1e6 for one in trail],
-        "rewards": [float(one.rewards) for one in trail],
-        "reward_sum": [one.reward_sum for one in trail],
-        "cumulative_costs": by_rule(totals),
-        "left": by_rule([0.0 - state.units.totals(one) for one in totals]),
-        "allowed": by_rule([one.allowed for one in trail]),
-        "queues": by_rule(queues),
-    }
-    if state.prices is not None:
-        shown["prices"] = by_rule([state.units.unit_prices(one) for one in queues])
-    shown["actions"] = {
-        name: [float(counted(one.actions, i)) for one in trail] for i, name in enumerate(state.spec.actions)
-    }
+    shown = responses.History(
+        decisions=[float(one.decisions) for one in trail],
+        time=[one.time / 1e6 for one in trail],
+        rewards=[float(one.rewards) for one in trail],
+        reward_sum=[one.reward_sum for one in trail],
+        cumulative_costs=by_rule("totals"),
+        left=by_rule("totals", lambda totals: 0.0 - units.totals(totals)),
+        allowed=by_rule("allowed"),
+        queues=by_rule("queue"),
+        actions={
+            name: [float(counted(one.actions, i)) for one in trail]
+            for i, name in enumerate(state.spec.actions)
+        },
+    )
+    if hasattr(state.policy, "prices"):
+        shown["prices"] = by_rule("queue", units.unit_prices)
     return Answer.of(shown)
 
 
@@ -215,11 +219,11 @@ def show_rules(batch: Batch, request: None) -> Answer:
 def list_changes(batch: Batch, request: requests.PageQuery) -> Answer:
     """Changes of its configuration."""
 
-    def shown(row: journal.Row) -> list[dict[str, Any]]:
+    def shown(row: Row) -> list[dict[str, Any]]:
         entry = _entry(row)
-        if isinstance(entry, journal.Erased) and entry.goes_on:
+        if isinstance(entry, entries.Erased) and entry.goes_on:
             return []
-        plain = {"kind": journal.tag_of(row), "damaged": True}
+        plain = {"kind": tag_of(row), "damaged": True}
         if entry is not None:
             plain = msgspec.to_builtins(entry, builtin_types=(bytes,))
             plain.pop("state", None)
@@ -234,7 +238,7 @@ def list_snapshots(batch: Batch, request: None) -> Answer:
     return Answer.of({"snapshots": [_snapshot(one) for one in batch.journal.snapshots()]})
 
 
-_CHANGES = (journal.Started, journal.ModeChanged, journal.RolledBack, journal.Erased, journal.WarmStarted)
+_CHANGES = (entries.Started, entries.ModeChanged, entries.RolledBack, entries.Erased, entries.WarmStarted)
 
 # --- what administrators change ---
 
@@ -258,7 +262,7 @@ def roll_back(batch: Batch, request: requests.RollbackRequest) -> Answer:
     if wanted.position < state.configured:
         why = f"the rules have changed at position {state.configured}, after this snapshot was taken"
         raise Refusal(409, "differs", why)
-    fault = journal.fault_of(wanted, journal.bound_snapshots(batch.journal))
+    fault = fault_of(wanted, bound_snapshots(batch.journal))
     if fault is not None:
         raise Refusal(409, "damaged", f"the snapshot at position {request.position} {fault}")
     if request.position in state.stale:
@@ -273,7 +277,7 @@ def roll_back(batch: Batch, request: requests.RollbackRequest) -> Answer:
 
 def erase(batch: Batch, request: requests.ErasureRequest) -> Answer:
     """Erase the inputs and outcomes of events for good; the chain of the journal still holds."""
-    known, rows = erasure.erase(batch, request.event_ids)
+    known, rows = batch.erase(request.event_ids)
     if not known:
         raise Refusal(404, "unknown", f"nothing was decided or sent for event_id {request.event_ids[0]!r}")
     missing = [event_id for event_id in request.event_ids if event_id not in known]
@@ -283,10 +287,9 @@ def erase(batch: Batch, request: requests.ErasureRequest) -> Answer:
 # --- parts of answers, as plain data for JSON ---
 
 
-def _decision(state: ExperimentState, entry: journal.Decided, *, explain: bool) -> dict[str, Any]:
-    """The answer to whoever asked for a decision."""
+def _decision(state: ExperimentState, entry: entries.Decided, *, explain: bool) -> responses.Decision:
     actions = state.spec.actions
-    shown: dict[str, Any] = {
+    shown: responses.Decision = {
         "event_id": entry.event_id,
         "action": entry.action,
         "name": actions[entry.action],
@@ -296,20 +299,20 @@ def _decision(state: ExperimentState, entry: journal.Decided, *, explain: bool) 
     if entry.proposed is not None:
         shown["proposed"] = actions[entry.proposed]
     if explain:
-        shown["probabilities"] = journal.named_probabilities(entry, actions)
+        shown["probabilities"] = entries.named_probabilities(entry, actions)
         why = state.explain(entry)
         shown["explanation"] = {
-            "actions": why.rows(),
+            "actions": why.rows(),  # type: ignore[typeddict-item]
             "queue": dict(zip(why.constraints, why.queue.tolist(), strict=True)),
             "V": why.V,
             "epsilon": why.epsilon,
-            **({"words": list(why.words)} if why.words else {}),
         }
+        if why.words:
+            shown["explanation"]["words"] = list(why.words)
     return shown
 
 
-def _outcome(parts: Sequence[journal.Learnt]) -> dict[str, Any]:
-    """The parts of an outcome together."""
+def _outcome(parts: Sequence[entries.Learnt]) -> dict[str, Any]:
     given = [(name, getattr(part, name)) for part in parts for name in ("reward", "usage")]
     return {name: value for name, value in given if value is not None}
 
@@ -335,78 +338,69 @@ def _pending(
     return listed, None
 
 
-def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
-    """Each constraint: its words, its sums, in scaled costs and in the rule's own units, and its price."""
-    totals, queue, prices, infeasible = (
-        state.totals.tolist(),
-        state.queue.tolist(),
-        state.prices,
-        state.infeasible,
-    )
-    shown = []
-    for k, (column, stands) in enumerate(zip(state.columns, state.ledger.standings(), strict=True)):
-        shown.append(
-            {
-                "name": column.name,
-                "rule": str(column.rule),
-                "side": column.side,
-                "seen": column.rule.seen,
-                "limit": column.limit,
-                "unit": column.rule.unit,
-                "one_more": column.rule.one_more(column.side),
-                "decisions": stands.decisions,
-                "used": stands.used,
-                "allowed": stands.allowed,
-                "left": stands.left,
-                "cumulative_cost": totals[k],
-                "queue": queue[k],
-                **({} if prices is None else {"price": float(prices[k])}),
-                "infeasible": infeasible[k],
-            }
-        )
-    return shown
-
-
-def _hard_cap(state: ExperimentState, k: int) -> dict[str, Any]:
-    """A hard cap, and what it keeps off offer now."""
-    cap, tally = state.ledger.caps[k], state.tally
-    account, run = cap.account, state.ledger.withheld(k)
-    withheld = run and {
-        "since": run.time / 1e6,
-        "sequence": run.number,
-        "decisions": run.decisions,
-        "actions": {name: n for name, n in zip(state.spec.actions, run.actions) if n},
-        "mean_reward_before": _mean(run.reward_sum, run.rewards),
-        "mean_reward_since": _mean(tally.reward_sum - run.reward_sum, tally.rewards - run.rewards),
-    }
-    used, total = float(account.taken), float(account.allowed)
-    shown = {"name": cap.name, "rule": str(cap.rule), "unit": cap.rule.unit, "total": total, "used": used}
-    return {**shown, "left": float(account.left), "withheld": withheld}
-
-
-def _outside(state: ExperimentState) -> list[dict[str, Any]]:
-    """The fields of the context whose numbers were outside their range, and how often."""
-    known = {} if state.spec.encoder is None else state.spec.encoder.ranges
-    counted = state.tally.outside
+def _constraints(state: ExperimentState) -> list[responses.ConstraintState]:
+    totals, queue, policy = state.totals.tolist(), state.queue.tolist(), state.policy
+    prices = _units(state).unit_prices(queue) if hasattr(policy, "prices") else None
+    infeasible = getattr(policy, "infeasible", np.zeros(len(queue), dtype=bool))
     return [
-        {"field": name, "low": low, "high": high, "values": counted[name], "outside": outside}
-        for name, (low, high, outside) in known.items()
-        if name in counted
+        {
+            "name": column.name,
+            "rule": str(column.rule),
+            "side": column.side,
+            "seen": column.rule.seen,
+            "limit": column.limit,
+            "unit": column.rule.unit,
+            "one_more": column.rule.one_more(column.side),
+            "decisions": stands.decisions,
+            "used": stands.used,
+            "allowed": stands.allowed,
+            "left": stands.left,
+            "cumulative_cost": totals[k],
+            "queue": queue[k],
+            **({} if prices is None else {"price": float(prices[k])}),  # type: ignore[typeddict-item]
+            "infeasible": bool(infeasible[k]),
+        }
+        for k, (column, stands) in enumerate(zip(state.columns, state.ledger.standings(), strict=True))
     ]
+
+
+def _units(state: ExperimentState) -> Units:
+    return Units.of(state.spec.rules, len(state.columns))
+
+
+def _hard_cap(state: ExperimentState, k: int) -> responses.HardCapState:
+    cap, tally, run = state.ledger.caps[k], state.tally, state.ledger.withheld(k)
+    shown = responses.HardCapState(
+        name=cap.name,
+        rule=str(cap.rule),
+        unit=cap.rule.unit,
+        total=float(cap.account.allowed),
+        used=float(cap.account.taken),
+        left=float(cap.account.left),
+        withheld=None,
+    )
+    if run is not None:
+        shown["withheld"] = {
+            "since": run.time / 1e6,
+            "sequence": run.number,
+            "decisions": run.decisions,
+            "actions": {name: n for name, n in zip(state.spec.actions, run.actions) if n},
+            "mean_reward_before": _mean(run.reward_sum, run.rewards),
+            "mean_reward_since": _mean(tally.reward_sum - run.reward_sum, tally.rewards - run.rewards),
+        }
+    return shown
 
 
 def _mean(total: float, n: int) -> float | None:
     return total / n if n else None
 
 
-def _mode(state: ExperimentState) -> dict[str, Any]:
-    """Live, shadow or paused, and what shadow mode serves."""
+def _mode(state: ExperimentState) -> responses.ModeState:
     default = state.default
     return {"mode": state.mode, "default": None if default is None else state.spec.actions[default]}
 
 
-def _snapshot(taken: journal.Snapshot) -> dict[str, Any]:
-    """A snapshot without its state."""
+def _snapshot(taken: Snapshot) -> responses.Snapshot:
     position, time, digest, label, _ = taken
     return {"position": position, "time": time / 1e6, "digest": digest, "label": label}
 
@@ -415,24 +409,24 @@ def _page(
     batch: Batch,
     request: requests.PageQuery,
     name: str,
-    shown: Callable[[journal.Row], list[dict[str, Any]]],
+    shown: Callable[[Row], list[dict[str, Any]]],
     *kinds: type[Any],
 ) -> Answer:
     """What rows of some kinds hold, newest first, and the position at which the next page begins.
 
     Rows are read few at a time, and a page ends where it has enough bytes: rows may be long, and a thousand of them are asked for.
     """
-    numbers, listed, size = [journal.KINDS[kind] for kind in kinds], list[msgspec.Raw](), 0
+    numbers, listed, size = [entries.KINDS[kind] for kind in kinds], list[msgspec.Raw](), 0
     before, left = request.before, request.limit
     while left:
         few = min(left, _ROWS_AT_ONCE)
         rows = batch.journal.select(numbers, before=before, limit=few)
         for row in rows:
-            entries = [msgspec.json.encode(one) for one in shown(row)]
-            size += sum(map(len, entries))
+            encoded = [msgspec.json.encode(one) for one in shown(row)]
+            size += sum(map(len, encoded))
             if size > requests.LIMITS.page_bytes and listed:
                 return Answer.of({name: listed, "before": before})
-            listed += map(msgspec.Raw, entries)
+            listed += map(msgspec.Raw, encoded)
             before = row.position
         left -= len(rows)
         if len(rows) < few:
@@ -440,37 +434,36 @@ def _page(
     return Answer.of({name: listed, "before": before})
 
 
-def _entry(row: journal.Row) -> journal.Entry | None:
+def _entry(row: Row) -> entries.Entry | None:
     """What a row of a list holds; None where that can't be read, which is no reason not to show the others."""
     try:
-        return journal.entry_of(row)
-    except journal.JournalDamaged as error:
+        return entry_of(row)
+    except JournalDamaged as error:
         log.error("%s", error)
         return None
 
 
-def _listed(state: ExperimentState, row: journal.Row) -> dict[str, Any]:
-    """A decision in a list, whole, or what is left of it."""
+def _listed(state: ExperimentState, row: Row) -> dict[str, Any]:
     place = {"position": row.position, "time": row.time / 1e6}
     entry = _entry(row)
-    if isinstance(entry, journal.Blank):
+    if isinstance(entry, entries.Blank):
         what = {"event_id": entry.event_id, "sequence": entry.number, "action": entry.action}
         return {**what, **place, "erased": True}
-    if isinstance(entry, journal.Decided):
+    if isinstance(entry, entries.Decided):
         try:
             return {**_explained(state, entry), **place, "request": entry.request}
-        except journal.JournalDamaged as error:
+        except JournalDamaged as error:
             log.error("%s", error)
     return {"event_id": row.event_id, **place, "damaged": True}
 
 
-def _explained(state: ExperimentState, entry: journal.Decided) -> dict[str, Any]:
+def _explained(state: ExperimentState, entry: entries.Decided) -> responses.Decision:
     """A decision and why it was taken; or `JournalDamaged` where its numbers can't be those of a decision."""
     try:
         return _decision(state, entry, explain=True)
     except (LookupError, ValueError, StopIteration) as error:
         words = f"decision {entry.number}, of event_id {entry.event_id!r}, is damaged: {error!r}"
-        raise journal.JournalDamaged(words) from error
+        raise JournalDamaged(words) from error
 
 
 def _new_event_id() -> str:

@@ -1,17 +1,4 @@
-"""Keys: who may do what with which experiment. The file holds hashes alone.
-
->>> import tempfile
->>> with tempfile.TemporaryDirectory() as folder:
-...     path = Path(folder) / "keys.json"
-...     secret = create_key(path, scopes=["decide"], experiments=["ward"])
-...     keys = Keys(path)
-...     key = keys.find(f"Bearer {secret}")
-...     key.require("decide", "ward")
-...     key.require("read", "ward")
-Traceback (most recent call last):
-...
-tightrope.service.answer.Refusal: this key does not open 'read' of this experiment
-"""
+"""Keys: who may do what with which experiment. The file holds hashes alone."""
 
 from __future__ import annotations
 
@@ -184,16 +171,7 @@ def create_key(
 
 
 def revoke_key(path: str | os.PathLike[str], name: str) -> None:
-    """Remove the key with this id, the part of the key between the first two underscores.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "keys.json"
-    ...     secret = create_key(path)
-    ...     revoke_key(path, secret.split("_")[1])
-    ...     len(_read(path))
-    0
-    """
+    """Remove the key with this id, the part of the key between the first two underscores."""
     target = Path(path)
     known = _read(target)
     if name not in [key.id for key in known]:

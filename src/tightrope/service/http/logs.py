@@ -1,10 +1,4 @@
-"""Logs of the service: lines for people, or one JSON object a line for machines.
-
->>> record = logging.LogRecord("tightrope.service", logging.INFO, "", 0, "mode changed", (), None)
->>> record.created, record.key = 0.0, "1a2b3c4d"
->>> JsonLines().format(record)
-'{"time":"1970-01-01T00:00:00.000+00:00","level":"INFO","logger":"tightrope.service","message":"mode changed","key":"1a2b3c4d"}'
-"""
+"""Logs of the service: lines for people, or one JSON object a line for machines."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Numbers for Prometheus, in its text format.
-
->>> metrics = Metrics()
->>> metrics.answered("ward", "/v1/decisions", 200, 0.004)
->>> print(metrics.text().splitlines()[2])
-tightrope_requests_total{experiment="ward",route="/v1/decisions",status="200"} 1
-"""
+"""Numbers for Prometheus, in its text format."""
 
 from __future__ import annotations
 

@@ -5,99 +5,20 @@
 
 from __future__ import annotations
 
-from tightrope.service.journal.chain import GENESIS
-from tightrope.service.journal.contract import Journal, Snapshot, bound_snapshots, fault_of, row_at
-from tightrope.service.journal.entries import (
-    FORMAT,
-    KINDS,
-    LAST_BY_EVENT,
-    SEALED,
-    Blank,
-    Decided,
-    Entry,
-    Erased,
-    Expired,
-    Learnt,
-    ModeChanged,
-    Refused,
-    RolledBack,
-    Snapshotted,
-    Started,
-    TookEffect,
-    WarmStarted,
-    Written,
-    label_after_erasure,
-    named_probabilities,
-    probabilities_of,
-)
-from tightrope.service.journal.errors import JournalDamaged, JournalError, JournalLocked, JournalUnreachable
-from tightrope.service.journal.packing import (
-    canonical,
-    digest_of,
-    fitting,
-    packed_arrays,
-    packed_state,
-    unpacked_arrays,
-    unpacked_state,
-)
-from tightrope.service.journal.rows import (
-    Row,
-    as_recorded,
-    chained,
-    difference,
-    entry_of,
-    erased,
-    hash_of,
-    row_of,
-    tag_of,
-)
+from tightrope.errors import TightropeError
 
-__all__ = [
-    "FORMAT",
-    "GENESIS",
-    "KINDS",
-    "LAST_BY_EVENT",
-    "SEALED",
-    "Blank",
-    "Decided",
-    "Entry",
-    "Erased",
-    "Expired",
-    "Journal",
-    "JournalDamaged",
-    "JournalError",
-    "JournalLocked",
-    "JournalUnreachable",
-    "Learnt",
-    "ModeChanged",
-    "Refused",
-    "RolledBack",
-    "Row",
-    "Snapshot",
-    "Snapshotted",
-    "Started",
-    "TookEffect",
-    "WarmStarted",
-    "Written",
-    "as_recorded",
-    "bound_snapshots",
-    "canonical",
-    "chained",
-    "difference",
-    "digest_of",
-    "entry_of",
-    "erased",
-    "fault_of",
-    "fitting",
-    "hash_of",
-    "label_after_erasure",
-    "named_probabilities",
-    "packed_arrays",
-    "packed_state",
-    "probabilities_of",
-    "row_at",
-    "row_of",
-    "tag_of",
-    "unpacked_arrays",
-    "unpacked_state",
-]
+
+class JournalError(TightropeError):
+    """The journal can't be read or written now: nothing was acknowledged that is not in it."""
+
+
+class JournalLocked(JournalError):
+    """Another process writes this journal."""
+
+
+class JournalUnreachable(JournalError):
+    """The journal is kept elsewhere, and nothing is heard from there: it may be back by itself."""
+
+
+class JournalDamaged(JournalError):
+    """What the journal holds can't have been written by this program, or does not replay to what it says."""

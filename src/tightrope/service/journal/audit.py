@@ -24,10 +24,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from tightrope.service.journal import JournalDamaged, JournalError
 from tightrope.service.journal.chain import GENESIS
 from tightrope.service.journal.contract import Journal, bound_snapshots, fault_of
 from tightrope.service.journal.entries import Blank, Entry, Erased
-from tightrope.service.journal.errors import JournalDamaged, JournalError
 from tightrope.service.journal.rows import Row, entry_of, hash_of
 
 log = logging.getLogger("tightrope.service")
@@ -73,12 +73,7 @@ class ChainWalk:
 def audit(journal: Journal, rest: Callable[[float], object] = lambda seconds: None) -> int:
     """Check the chain and the snapshots of an open journal that may be written meanwhile; how many rows there were.
 
-    `rest` is called after each page with the seconds to rest for.
-
-    Raises
-    ------
-    JournalDamaged
-        Names the first row or snapshot that is not as it was written.
+    `rest` is called after each page with the seconds to rest for. `JournalDamaged` names the first row or snapshot that is wrong.
     """
     walk = ChainWalk()
     while True:

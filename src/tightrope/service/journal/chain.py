@@ -2,14 +2,6 @@
 
 What is stored of an entry has an open part and, where there is something of a person in it, a sealed part. The hash covers the
 open part and a salted commitment to the sealed one: the sealed part can be erased, salt and all, and the chain still holds.
-
->>> data, commitment = seal(GENESIS, b"open", b"private")
->>> whole = read(data)
->>> whole.sealed, whole.commitment == commitment
-(b'private', True)
->>> rest = read(erase(data))
->>> rest.open, rest.sealed, rest.commitment == commitment
-(b'open', None, True)
 """
 
 from __future__ import annotations
@@ -70,13 +62,7 @@ def _salt() -> bytes:
 
 
 def read(data: bytes) -> Parts:
-    """What is stored of an entry.
-
-    Raises
-    ------
-    ValueError
-        It is no such thing; `msgspec.DecodeError` is one of these.
-    """
+    """What is stored of an entry; or `ValueError` (`msgspec.DecodeError` is one) where it is no such thing."""
     parts = _decode(data)
     if len(parts) == 4:
         link, open_part, salt, private = parts

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import ClassVar
 
+from tightrope.service.journal import JournalError
 from tightrope.service.journal.contract import Journal, Snapshot
 from tightrope.service.journal.entries import (
     KINDS,
@@ -28,7 +29,6 @@ from tightrope.service.journal.entries import (
     Refused,
     Written,
 )
-from tightrope.service.journal.errors import JournalError
 from tightrope.service.journal.rows import Row, entry_of, erased, row_of
 from tightrope.service.requests import DecisionRequest
 
@@ -118,9 +118,9 @@ class JournalSuite:
 
     def test_snapshots_are_listed_without_their_states_and_dropped(self) -> None:  # noqa: D102
         with self._opened() as journal:
-            taken = [_snapshot(1), _snapshot(2)._replace(label="good"), _snapshot(3)]
+            taken = [_snapshot(1), _snapshot(2, "good"), _snapshot(3)]
             journal.append([_row(1), _row(2), _row(3)], taken)
-            assert journal.snapshots() == [one._replace(state=b"") for one in taken]
+            assert journal.snapshots() == [one.without_state for one in taken]
             assert journal.snapshot(2) == taken[1]
             journal.append([], [_snapshot(2)], [1])
             assert [(one.position, one.label) for one in journal.snapshots()] == [(2, None), (3, None)]
@@ -211,5 +211,5 @@ def _row(position: int) -> Row:
     return row_of(position, 1_700_000_000_000_000 + position, entries[position % len(entries)])
 
 
-def _snapshot(position: int) -> Snapshot:
-    return Snapshot(position, 1_700_000_000_000_000, "0" * 64, None, bytes(range(256)))
+def _snapshot(position: int, label: str | None = None) -> Snapshot:
+    return Snapshot(position, 1_700_000_000_000_000, "0" * 64, label, bytes(range(256)))

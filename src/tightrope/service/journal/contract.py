@@ -9,12 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from tightrope.service.journal.entries import KINDS, Erased, Snapshotted
-from tightrope.service.journal.errors import JournalError
+from tightrope.service.journal import JournalError
+from tightrope.service.journal.entries import KINDS, Erased, Snapshotted, Written
 from tightrope.service.journal.packing import digest_of
 from tightrope.service.journal.rows import Row, entry_of
+
+E = TypeVar("E", bound=Written)
 
 
 class Snapshot(NamedTuple):
@@ -25,6 +27,11 @@ class Snapshot(NamedTuple):
     digest: str
     label: str | None
     state: bytes
+
+    @property
+    def without_state(self) -> Snapshot:
+        """The same as a list shows it."""
+        return Snapshot(*self[:4], b"")
 
     @property
     def sound(self) -> bool:
@@ -47,10 +54,7 @@ class Journal(ABC):
     def open(self) -> bool:
         """Get ready to read and write, also after a failure. False: another process is active, ask again later.
 
-        Raises
-        ------
-        JournalLocked
-            Another process writes here, and waiting for it is not how this storage works.
+        Raises `JournalLocked` where another process writes, and waiting for it is not how this storage works.
         """
         return True
 
@@ -126,6 +130,18 @@ class Journal(ABC):
         found = [row for kind in kinds for row in self.newest(kind, end, limit)]
         return sorted(found, reverse=True)[:limit]
 
+    def newest_rows(self, *kinds: type[Any], before: int | None = None) -> Iterator[Row]:
+        """All rows of some kinds of entries, newest first, read page by page."""
+        while page := self.select([KINDS[kind] for kind in kinds], before=before):
+            yield from page
+            before = page[-1].position
+
+    def told(self, kind: type[E], before: int | None = None) -> Iterator[E]:
+        """All entries of one kind that are whole, newest first."""
+        for row in self.newest_rows(kind, before=before):
+            if isinstance(entry := entry_of(row), kind):
+                yield entry
+
 
 def row_at(journal: Journal, position: int) -> Row | None:
     """The row at a position."""
@@ -136,16 +152,13 @@ def row_at(journal: Journal, position: int) -> Row | None:
 def bound_snapshots(journal: Journal) -> dict[int, str]:
     """The digest that the chain holds of the snapshot at each position, the newest word on it."""
     found: dict[int, str] = {}
-    end: int | None = None
-    while page := journal.select([KINDS[Snapshotted], KINDS[Erased]], before=end, limit=1000):
-        for row in page:
-            entry = entry_of(row)
-            if isinstance(entry, Snapshotted):
-                found.setdefault(entry.of, entry.digest)
-            elif isinstance(entry, Erased):
-                for position, digest in entry.snapshots:
-                    found.setdefault(position, digest)
-        end = page[-1].position
+    for row in journal.newest_rows(Snapshotted, Erased):
+        entry = entry_of(row)
+        if isinstance(entry, Snapshotted):
+            found.setdefault(entry.of, entry.digest)
+        elif isinstance(entry, Erased):
+            for position, digest in entry.snapshots:
+                found.setdefault(position, digest)
     return found
 
 

@@ -5,14 +5,6 @@ A SQLite journal has its head beside it. One in a database has it on the machine
 The head is the position and the hash of the last row. It is written after each commit, over the same bytes of a small file and
 without an fsync of its own. So whatever dies, the file is never ahead of the journal: it may be behind, by a batch after a kill, by
 some seconds after a power cut. A file that is ahead, or at another hash, tells of rows that were lost or changed.
-
->>> import tempfile
->>> with tempfile.TemporaryDirectory() as folder:
-...     file = HeadFile(Path(folder, "ward.head"))
-...     file.write(Head(7, bytes(32)))
-...     file.close()
-...     read_head(Path(folder, "ward.head")).position
-7
 """
 
 from __future__ import annotations
@@ -25,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tightrope.files import file_name
+from tightrope.service.journal import JournalDamaged, JournalError
 from tightrope.service.journal.contract import Journal, row_at
-from tightrope.service.journal.errors import JournalDamaged, JournalError
 from tightrope.service.journal.rows import Row, hash_of
 
 log = logging.getLogger("tightrope.service")
@@ -92,13 +84,7 @@ def set_aside(path: Path) -> Path | None:
 
 
 def read_head(path: Path) -> Head | None:
-    """What the file says; None where there is none.
-
-    Raises
-    ------
-    JournalDamaged
-        The file holds something else.
-    """
+    """What the file says, None where there is none; or `JournalDamaged` where it holds something else."""
     try:
         text = path.read_text(encoding="ascii")
         if not text:  # made, and then the process died
@@ -148,13 +134,7 @@ class HeadFile:
             self._handle = None
 
     def require(self, journal: Journal) -> None:
-        """Refuse a journal that lacks what was in it, by the file or by what this process has written to it.
-
-        Raises
-        ------
-        JournalDamaged
-            Says what is missing or differs, and what to do.
-        """
+        """Refuse a journal that lacks what was in it, by the file or by what this process has written to it."""
         kept = None if self.path is None else read_head(self.path)
         for head, where in ((kept, str(self.path)), (self.known, "this process")):
             if head is not None:
@@ -170,13 +150,7 @@ class HeadFile:
                 )
 
     def follow(self, journal: Journal) -> None:
-        """While another process writes the journal: check that it holds what it held, and note where it ends now.
-
-        Raises
-        ------
-        JournalDamaged
-            It does not: then nothing is noted.
-        """
+        """While another process writes the journal: check that it holds what it held, and only then note where it ends now."""
         head = self.known
         if head is None and self.path is not None:
             head = read_head(self.path)

@@ -12,17 +12,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.service.journal.errors import JournalDamaged
+from tightrope.service.journal import JournalDamaged
 
-_packer = msgspec.msgpack.Encoder(order="deterministic")
+_packer = msgspec.msgpack.Encoder(
+    order="deterministic", enc_hook=lambda array: [array.dtype.str, list(array.shape), array.tobytes()]
+)
 
 
 def canonical(value: Any) -> bytes:
-    """An entry, or a part of one, in bytes: equal only where the same is recorded, to the bit. Maps may have any order.
-
-    >>> canonical(("f", 0.0)) == canonical(["f", 0.0]), canonical(0.0) == canonical(-0.0)
-    (True, False)
-    """
+    """An entry, or a part of one, in bytes: equal only where the same is recorded, to the bit. Maps may have any order."""
     return _packer.encode(value)
 
 
@@ -32,12 +30,12 @@ def digest_of(packed: bytes) -> str:
 
 
 def packed_state(state: dict[str, Any]) -> bytes:
-    """Plain data as MessagePack: equal states give equal bytes."""
+    """Plain data and arrays, which are type, shape and bytes, as MessagePack: equal states give equal bytes."""
     return _packer.encode(state)
 
 
 def unpacked_state(packed: bytes) -> dict[str, Any]:
-    """What `packed_state` was given."""
+    """What `packed_state` was given; its arrays are for `arrays_of` to read."""
     try:
         state: dict[str, Any] = msgspec.msgpack.decode(packed, type=dict[str, Any])
     except msgspec.DecodeError as error:
@@ -46,24 +44,14 @@ def unpacked_state(packed: bytes) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def fitting() -> Iterator[None]:
-    """Where a state is taken into a policy: what the policy can't take is damage."""
-    try:
-        yield
-    except (KeyError, ValueError, IndexError) as error:
-        raise JournalDamaged(f"the snapshot does not fit the policy of the spec: {error!r}.") from error
-
-
-def packed_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """Arrays as plain data: type, shape and bytes."""
-    return {name: [array.dtype.str, list(array.shape), array.tobytes()] for name, array in arrays.items()}
-
-
-def unpacked_arrays(plain: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """What `packed_arrays` was given."""
+def arrays_of(packed: Mapping[str, Any]) -> Iterator[dict[str, NDArray[Any]]]:
+    """Arrays by name, for whoever takes them over: what it can't take is damage."""
     arrays = {}
-    for name, (dtype, shape, data) in plain.items():
+    for name, (dtype, shape, data) in packed.items():
         if len(data) != np.dtype(dtype).itemsize * math.prod(shape):
             raise JournalDamaged(f"a snapshot's array {name!r} does not have the size that it states.")
         arrays[name] = np.frombuffer(data, dtype=dtype).reshape(shape).copy()
-    return arrays
+    try:
+        yield arrays
+    except (KeyError, ValueError, IndexError) as error:
+        raise JournalDamaged(f"the snapshot does not fit the policy of the spec: {error!r}.") from error

@@ -1,14 +1,4 @@
-"""Entries as rows: each is MessagePack that carries the hash of the row before (`chain`), and seals what may be personal.
-
->>> from tightrope.service.journal.entries import Refused
->>> row = row_of(1, 0, Refused(event_id="visit-9", reason="unknown", reward=1.0))
->>> entry_of(row)
-Refused(event_id='visit-9', reason='unknown', reward=1.0, usage=None, by=None)
->>> entry_of(erased(row))
-Blank(kind='refused', by=None, event_id='visit-9', number=None, action=None, reason='unknown', position=None, restore=None)
->>> hash_of(erased(row), GENESIS) == hash_of(row, GENESIS)
-True
-"""
+"""Entries as rows: each is MessagePack that carries the hash of the row before (`chain`), and seals what may be personal."""
 
 from __future__ import annotations
 
@@ -19,10 +9,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from tightrope.service.journal import chain
+from tightrope.service.journal import JournalDamaged, chain
 from tightrope.service.journal.chain import GENESIS
 from tightrope.service.journal.entries import KINDS, LAST_BY_EVENT, SEALED, Blank, Entry, Written
-from tightrope.service.journal.errors import JournalDamaged
 from tightrope.service.journal.packing import canonical
 
 _KIND_OF_TAG: Final = {kind.__struct_config__.tag: number for kind, number in KINDS.items()}
@@ -64,7 +53,6 @@ class _Plan(NamedTuple):
 
 
 def _values(names: Sequence[str]) -> Callable[[Any], Any]:
-    """The values of some fields of an entry, as a tuple."""
     if len(names) > 1:
         return operator.attrgetter(*names)
     return lambda entry: tuple(getattr(entry, name) for name in names)
@@ -96,10 +84,7 @@ def chained(position: int, time: int, entry: Written, link: bytes) -> tuple[Row,
 def hash_of(row: Row, before: bytes | None) -> bytes:
     """The hash of a row that follows the one with the hash `before`; None: whatever row it says that it follows.
 
-    Raises
-    ------
-    JournalDamaged
-        It does not follow that row: one of the two was changed, or others were added or removed.
+    Else `JournalDamaged`: one of the two was changed, or others were added or removed.
     """
     position, time, kind, event_id, _ = row
     parts = _parts(row)
@@ -112,7 +97,7 @@ def hash_of(row: Row, before: bytes | None) -> bytes:
 
 def erased(row: Row) -> Row:
     """The row without what may be personal in it; its hash stays."""
-    return row._replace(data=chain.erase(row.data)) if _parts(row).sealed else row
+    return Row(*row[:4], chain.erase(row.data)) if _parts(row).sealed else row
 
 
 def entry_of(row: Row) -> Entry:
@@ -154,11 +139,7 @@ def _parts(row: Row) -> chain.Parts:
 
 
 def as_recorded(value: Any) -> Any:
-    """Plain data as a journal gives it back: lists for tuples, texts for dates.
-
-    >>> as_recorded({"values": ("f", "m")})
-    {'values': ['f', 'm']}
-    """
+    """Plain data as a journal gives it back: lists for tuples, texts for dates."""
     return msgspec.msgpack.decode(_encode(value))
 
 

@@ -1,14 +1,4 @@
-"""Copies of a journal, also while the service writes it, and the way back.
-
->>> import tempfile
->>> from tightrope.service.journal import Refused, row_of
->>> from tightrope.service.storage.memory import MemoryJournal
->>> journal = MemoryJournal()
->>> journal.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
->>> with tempfile.TemporaryDirectory() as folder:
-...     str(copy_to_file(journal, Path(folder, "copy.sqlite")))[:5]
-'1:...'
-"""
+"""Copies of a journal, also while the service writes it, and the way back."""
 
 from __future__ import annotations
 
@@ -18,7 +8,7 @@ from typing import NamedTuple
 
 from tightrope.errors import InvalidInput
 from tightrope.files import replacing
-from tightrope.service.journal import Journal
+from tightrope.service.journal.contract import Journal
 from tightrope.service.journal.heads import Head, HeadFile, read_head
 from tightrope.service.offline.replay import copy_journal, open_journal, verify
 from tightrope.service.storage.sqlite import SqliteJournal

@@ -7,7 +7,8 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.log import Log
 from tightrope.service.experiment.configuration import served_policy
-from tightrope.service.journal import Journal, probabilities_of
+from tightrope.service.journal.contract import Journal
+from tightrope.service.journal.entries import probabilities_of
 from tightrope.service.offline.served_decisions import Reader, Record
 from tightrope.spec import Spec
 

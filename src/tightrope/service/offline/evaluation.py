@@ -27,7 +27,8 @@ from tightrope.offpolicy.evaluation import SNAPSHOT
 from tightrope.policies import Policy
 from tightrope.policies.pending import AWAITS_COSTS
 from tightrope.service.experiment.configuration import served_policy
-from tightrope.service.journal import Journal, probabilities_of
+from tightrope.service.journal.contract import Journal
+from tightrope.service.journal.entries import probabilities_of
 from tightrope.service.offline.served_decisions import Reader, Record, Served, spec_to_judge
 from tightrope.spec import Spec
 from tightrope.validation import Array, finite_number, whole_number
@@ -40,11 +41,7 @@ _LARGEST_RATIO: Final = 20.0  # beyond it a rare coincidence would keep the poli
 
 
 class Unanswerable(TightropeError):
-    """The journal can't say how a policy would have done. `reasons` say why, in words.
-
-    >>> print(Unanswerable(["no outcomes"]))
-    the journal can't answer: no outcomes
-    """
+    """The journal can't say how a policy would have done. `reasons` say why, in words."""
 
     def __init__(self, reasons: list[str]) -> None:
         super().__init__("the journal can't answer: " + "; ".join(reasons))
@@ -275,7 +272,6 @@ class _Life:
 
     @property
     def costs_served(self) -> Array:
-        """What the service's own actions cost, (n, K)."""
         known, late = self.columns
         costs = np.empty((len(self.rewards), len(known) + len(late)))
         costs[:, known] = self.known[np.arange(len(self.rewards)), self.actions]

@@ -1,18 +1,4 @@
-"""Journals after the fact: verify that they replay to what they say, and export them.
-
->>> from tightrope.service.requests import DecisionRequest
->>> from tightrope.service.experiment import Experiment, Op
->>> from tightrope.service.http.handlers import decide
->>> from tightrope.service.storage.memory import MemoryJournal
->>> from tightrope.spec import make_spec
->>> journal = MemoryJournal()
->>> beds = Experiment(make_spec({"name": "beds", "actions": ["icu", "other"]}), journal)
->>> beds.open()
->>> answers = beds.process([Op(decide, DecisionRequest()) for _ in range(3)])
->>> report = verify(journal)
->>> report.entries, report.decisions
-(4, 3)
-"""
+"""Journals after the fact: verify that they replay to what they say, and export them."""
 
 from __future__ import annotations
 
@@ -35,33 +21,12 @@ from tightrope.files import replacing
 from tightrope.frames import Library, made_frame
 from tightrope.service.experiment.rebuild import trust_recorded
 from tightrope.service.experiment.state import ExperimentState
-from tightrope.service.journal import (
-    Blank,
-    Decided,
-    Erased,
-    Expired,
-    Journal,
-    JournalDamaged,
-    JournalError,
-    Learnt,
-    ModeChanged,
-    Refused,
-    RolledBack,
-    Row,
-    Snapshotted,
-    Started,
-    TookEffect,
-    WarmStarted,
-    bound_snapshots,
-    entry_of,
-    fault_of,
-    hash_of,
-    named_probabilities,
-    row_at,
-)
+from tightrope.service.journal import JournalDamaged, JournalError, entries
 from tightrope.service.journal.audit import ChainWalk
 from tightrope.service.journal.chain import GENESIS
+from tightrope.service.journal.contract import Journal, bound_snapshots, fault_of, row_at
 from tightrope.service.journal.heads import Head, read_head, require_head
+from tightrope.service.journal.rows import Row, entry_of, hash_of
 from tightrope.service.storage import open_journal as open_journal
 
 
@@ -139,7 +104,7 @@ class _Walk:
         self.bound = bound_snapshots(journal)
         self.state: ExperimentState | None = None
         self.chain = ChainWalk()
-        self.config: Started | None = None
+        self.config: entries.Started | None = None
         self.decisions = self.outcomes = self.compared = self.not_repeated = 0
 
     def step(self, row: Row) -> None:
@@ -147,16 +112,16 @@ class _Walk:
         entry = self.chain.step(row)
         if row.position == 1:
             self.state = ExperimentState.begin(row)
-        elif isinstance(entry, Blank) and entry.kind != "refused":
+        elif isinstance(entry, entries.Blank) and entry.kind != "refused":
             self.state = None
         elif self.state is not None:
             assert self.state.head == before
             self.state.replay(row)
-        kind = entry.kind if isinstance(entry, Blank) else entry.__struct_config__.tag
+        kind = entry.kind if isinstance(entry, entries.Blank) else entry.__struct_config__.tag
         self.decisions += kind == "decided"
         self.outcomes += kind == "learnt"
         self.not_repeated += self.state is None
-        if isinstance(entry, Started):
+        if isinstance(entry, entries.Started):
             self.config = entry
         if self.wanted == self.chain.head.hex():
             self.wanted = None
@@ -215,10 +180,9 @@ class _Walk:
 
 
 def _as_taken(journal: Journal, position: int, digest: str) -> bool:
-    """Whether the entry that follows says that this very snapshot was taken."""
     row = row_at(journal, position + 1)
     entry = None if row is None else entry_of(row)
-    return isinstance(entry, Snapshotted) and (entry.of, entry.digest) == (position, digest)
+    return isinstance(entry, entries.Snapshotted) and (entry.of, entry.digest) == (position, digest)
 
 
 def export(journal: Journal, path: str | os.PathLike[str]) -> int:
@@ -237,15 +201,7 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
 
 
 def to_frame(journal: Journal, library: Library = "pandas") -> Any:
-    """All entries as a DataFrame of pandas or polars: the columns of `export`, with `time` as a time in UTC.
-
-    >>> from tightrope.service.journal import Refused, row_of
-    >>> from tightrope.service.storage.memory import MemoryJournal
-    >>> journal = MemoryJournal()
-    >>> journal.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
-    >>> to_frame(journal)[["kind", "event_id", "detail"]].values.tolist()
-    [['refused', 'visit-9', 'unknown']]
-    """
+    """All entries as a DataFrame of pandas or polars: the columns of `export`, with `time` as a time in UTC."""
     begin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     rows = [{**row, "time": begin + datetime.timedelta(microseconds=row["time"])} for row in _flat(journal)]
     return made_frame(rows or {name: [] for name in _COLUMNS}, library)
@@ -255,13 +211,6 @@ def copy_journal(source: Journal, target: Journal) -> Head:
     """Copy rows and snapshots to an empty journal, from SQLite to PostgreSQL for instance; return where its chain ends.
 
     The source may be written meanwhile. Its chain is checked on the way.
-
-    >>> from tightrope.service.journal import Refused, row_of
-    >>> from tightrope.service.storage.memory import MemoryJournal
-    >>> one, other = MemoryJournal(), MemoryJournal()
-    >>> one.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
-    >>> copy_journal(one, other).position, list(other.rows()) == list(one.rows())
-    (1, True)
     """
     if target.last():
         raise JournalError("the journal to copy to is not empty.")
@@ -300,48 +249,48 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
     for row in journal.rows():
         entry = entry_of(row)
         flat: dict[str, Any] = dict.fromkeys(_COLUMNS)
-        kind = entry.kind if isinstance(entry, Blank) else entry.__struct_config__.tag
+        kind = entry.kind if isinstance(entry, entries.Blank) else entry.__struct_config__.tag
         flat |= {"position": row.position, "time": row.time, "kind": kind, "by": entry.by}
         match entry:
-            case Blank():
+            case entries.Blank():
                 flat |= {"event_id": entry.event_id, "sequence": entry.number}
                 flat["action"] = None if entry.action is None else actions[entry.action]
                 flat["detail"] = "its inputs were erased"
-            case Snapshotted():
+            case entries.Snapshotted():
                 flat["detail"] = _text({"position": entry.of, "digest": entry.digest, "label": entry.label})
-            case Erased():
+            case entries.Erased():
                 flat["detail"] = _text({"rows": entry.rows, "event_ids": entry.event_ids})
-            case Started():
+            case entries.Started():
                 actions = entry.spec["actions"]
                 flat["detail"] = _text(msgspec.to_builtins(entry))
-            case Decided():
+            case entries.Decided():
                 flat |= {
                     "event_id": entry.event_id,
                     "sequence": entry.number,
                     "action": actions[entry.action],
                 }
-                chances = named_probabilities(entry, actions)
+                chances = entries.named_probabilities(entry, actions)
                 flat |= {"probability": entry.probability, "probabilities": chances and _text(chances)}
                 flat["proposed"] = None if entry.proposed is None else actions[entry.proposed]
                 flat["request"] = _text(msgspec.to_builtins(entry.request))
                 flat["queue"] = np.frombuffer(entry.queue).tolist()
-            case Learnt() | Refused():
+            case entries.Learnt() | entries.Refused():
                 flat |= {"event_id": entry.event_id, "reward": entry.reward}
                 flat["usage"] = None if entry.usage is None else _text(entry.usage)
-                if isinstance(entry, Learnt):
+                if isinstance(entry, entries.Learnt):
                     flat["sequence"] = entry.number
                 else:
                     flat["detail"] = entry.reason
-            case Expired():
+            case entries.Expired():
                 flat["detail"] = _text({"sequences": entry.numbers, "event_ids": entry.event_ids})
-            case TookEffect():
+            case entries.TookEffect():
                 flat["detail"] = _text({"work": entry.work, "result": entry.result})
-            case ModeChanged():
+            case entries.ModeChanged():
                 default = None if entry.default is None else actions[entry.default]
                 flat["detail"] = _text({"mode": entry.mode, "default": default})
-            case WarmStarted():
+            case entries.WarmStarted():
                 flat["detail"] = _text({"file": entry.file, "sha256": entry.sha256, "rows": entry.rows})
-            case RolledBack():
+            case entries.RolledBack():
                 flat["detail"] = _text({"position": entry.position, "restore": entry.restore})
         yield flat
 

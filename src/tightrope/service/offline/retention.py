@@ -15,18 +15,12 @@ import msgspec
 from tightrope.errors import InvalidInput
 from tightrope.service.answer import Answer
 from tightrope.service.experiment import Batch, Experiment, Op
-from tightrope.service.experiment.erasure import erase
 from tightrope.service.http import handlers
-from tightrope.service.journal import (
-    KINDS,
-    Decided,
-    Journal,
-    JournalError,
-    Row,
-    Started,
-    entry_of,
-)
+from tightrope.service.journal import JournalError
+from tightrope.service.journal.contract import Journal
+from tightrope.service.journal.entries import KINDS, Decided, Started
 from tightrope.service.journal.heads import Head
+from tightrope.service.journal.rows import Row, entry_of
 from tightrope.service.offline.backup import copy_to_file
 from tightrope.service.requests import ErasureRequest
 from tightrope.spec import make_spec
@@ -49,15 +43,12 @@ def reopened(journal: Journal, *, trust: bool = False) -> Experiment:
     """
     if not journal.open():
         raise JournalError("another process is active for this experiment: stop it first.")
-    found = journal.select([KINDS[Started]], limit=1)
-    entry = entry_of(found[0]) if found else None
-    if not isinstance(entry, Started):
-        journal.close()
-        raise JournalError("the journal is empty.")
-    settings = {"expire_after": entry.expire_after, "max_pending": entry.max_pending}
     try:
+        entry = next(journal.told(Started), None)
+        if entry is None:
+            raise JournalError("the journal is empty.")
         spec = make_spec(entry.spec, source="the journal", trust=trust)
-        experiment = Experiment(spec, journal, **settings)  # type: ignore[arg-type]
+        experiment = Experiment(spec, journal, expire_after=entry.expire_after, max_pending=entry.max_pending)
     except BaseException:
         journal.close()
         raise
@@ -77,7 +68,7 @@ def erase_before(experiment: Experiment, time: int, archive: str | os.PathLike[s
     def erase_page(batch: Batch, rows: list[Row]) -> Answer:
         events = {row.event_id: entry for row in rows if isinstance(entry := entry_of(row), Decided)}
         settled = {entry.event_id for entry in events.values() if entry.number not in batch.state.waiting}
-        _, count = erase(batch, settled, refused_before=time)
+        _, count = batch.erase(settled, refused_before=time)
         return Answer.of([count, len(events) - len(settled)])
 
     while page := list(itertools.islice(journal.rows(after=at), _PAGE)):
@@ -107,7 +98,6 @@ def erase_events(
 
 
 def _finish(experiment: Experiment) -> None:
-    """Have all snapshots made anew that hold what was erased."""
     while experiment.purging:
         experiment.process([])
         if experiment.status != "ready":

@@ -12,8 +12,11 @@ import numpy as np
 from tightrope.policies import Policy
 from tightrope.rules import Rules
 from tightrope.rules.usage import by_action, of_row
-from tightrope.service.experiment.policy_input import PolicyInput
-from tightrope.service.journal import Blank, Decided, Journal, JournalError, Learnt, Started, entry_of
+from tightrope.service.experiment.policy_input import PolicyInput, fixed_usage
+from tightrope.service.journal import JournalError
+from tightrope.service.journal.contract import Journal
+from tightrope.service.journal.entries import Blank, Decided, Learnt, Started
+from tightrope.service.journal.rows import entry_of
 from tightrope.service.requests import DecisionRequest, Used
 from tightrope.spec import Spec, make_spec
 from tightrope.validation import Array
@@ -41,16 +44,11 @@ class Served:
     @property
     def usage(self) -> dict[str, Any]:
         """What was known before acting, by name: one number for all actions, or one by the name of each."""
-        fixed = {
-            name: one.usage
-            for one in self.spec.rule_specs
-            if one.usage is not None and one.rule.seen == "before" and (name := one.rule.quantity.usage)
-        }
         sent = {
             name: by_action(given, [self.spec.actions[a] for a in self.asked])
             for name, given in (self.entry.request.usage or {}).items()
         }
-        return {**fixed, **sent}
+        return {**fixed_usage(self.spec), **sent}
 
     def rows_on_offer(self, given: list[Any]) -> list[Any]:
         """Of rows for the actions asked for, those of the actions that were on offer in the end."""
@@ -131,7 +129,7 @@ class Reader:
     def __init__(self, spec: Spec, policy: Policy) -> None:
         self.spec = spec
         self.policy = policy
-        self._input = PolicyInput(spec)
+        self._input = PolicyInput(spec, policy)
         self.late, self.known = self._input.late_columns, self._input.known_columns
         rules = spec.rules or ()
         self._sent = {name for rule in rules if rule.seen == "before" and (name := rule.quantity.usage)}
@@ -185,7 +183,7 @@ class Reader:
             changes |= {"usage": None, "group": None}
         request: DecisionRequest = msgspec.structs.replace(sent, **changes)
         asked = self._input.read(request)
-        given = self._input.offer(self.policy, asked)
+        given = self._input.offer(asked)
         x, W = asked.x, asked.W
         known = W if W is None or W.shape[1] == len(self.known) else W[:, self.known]
         return Offered(given, x if x is None or x.ndim == 1 else None, known)
@@ -206,7 +204,6 @@ class Reader:
 
 
 def _needed(rules: Rules, group: Any) -> set[str]:
-    """The usages that rules in force need after acting."""
     force = rules.in_force(group)
     return {
         name

@@ -22,7 +22,7 @@ from types import ModuleType
 
 from tightrope.errors import InvalidInput
 from tightrope.extras import package_of
-from tightrope.service.journal import Journal
+from tightrope.service.journal.contract import Journal
 
 
 def storages() -> list[str]:
@@ -31,11 +31,7 @@ def storages() -> list[str]:
 
 
 def stated_address(address: str) -> str:
-    """The address itself, also where it is kept in an environment variable (`env:NAME`) or a file (`file:PATH`).
-
-    >>> stated_address("memory:")
-    'memory:'
-    """
+    """The address itself, also where it is kept in an environment variable (`env:NAME`) or a file (`file:PATH`)."""
     scheme, _, where = address.partition(":")
     if scheme == "env":
         if where not in os.environ:
@@ -60,11 +56,7 @@ def journals_at(address: str, experiments: Sequence[str]) -> list[Journal]:
 
 
 def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Journal:
-    """The journal of an experiment at ``sqlite:FOLDER``, ``postgresql://…`` or ``memory:``, which keeps nothing; not open yet.
-
-    >>> journal_at("memory:", "ward").last()
-    0
-    """
+    """The journal of an experiment at ``sqlite:FOLDER``, ``postgresql://…`` or ``memory:``, which keeps nothing; not open yet."""
     stated = stated_address(address)
     journal: Journal = _storage(stated).journal(stated, experiment, read_only=read_only)
     return journal

@@ -7,7 +7,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Sequence
 
-from tightrope.service.journal import Journal, JournalDamaged, Row, Snapshot
+from tightrope.service.journal import JournalDamaged
+from tightrope.service.journal.contract import Journal, Snapshot
+from tightrope.service.journal.rows import Row
 
 
 def journal(address: str, experiment: str, *, read_only: bool = False) -> MemoryJournal:
@@ -16,16 +18,7 @@ def journal(address: str, experiment: str, *, read_only: bool = False) -> Memory
 
 
 class MemoryJournal(Journal):
-    """A journal that lives and dies with the process.
-
-    Examples
-    --------
-    >>> from tightrope.service.journal import Refused, entry_of, row_of
-    >>> journal = MemoryJournal()
-    >>> journal.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
-    >>> [entry_of(row).event_id for row in journal.rows()]
-    ['visit-9']
-    """
+    """A journal that lives and dies with the process."""
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
@@ -67,7 +60,7 @@ class MemoryJournal(Journal):
         return len(self._rows)
 
     def snapshots(self) -> list[Snapshot]:
-        return [self._snapshots[at]._replace(state=b"") for at in sorted(self._snapshots)]
+        return [self._snapshots[at].without_state for at in sorted(self._snapshots)]
 
     def snapshot(self, position: int) -> Snapshot | None:
         return self._snapshots.get(position)

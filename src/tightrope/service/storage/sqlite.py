@@ -22,16 +22,10 @@ import apsw
 
 from tightrope.errors import InvalidInput
 from tightrope.files import file_name
-from tightrope.service.journal import (
-    FORMAT,
-    LAST_BY_EVENT,
-    Journal,
-    JournalDamaged,
-    JournalError,
-    JournalLocked,
-    Row,
-    Snapshot,
-)
+from tightrope.service.journal import JournalDamaged, JournalError, JournalLocked
+from tightrope.service.journal.contract import Journal, Snapshot
+from tightrope.service.journal.entries import FORMAT, LAST_BY_EVENT
+from tightrope.service.journal.rows import Row
 
 log = logging.getLogger("tightrope.service")
 
@@ -81,15 +75,6 @@ class SqliteJournal(Journal):
         Name of an apsw VFS to go through instead of the operating system's: for tests that lose power.
     synchronous : "FULL" or "NORMAL"
         SQLite's setting. Only FULL keeps the promise of `append`; NORMAL is the control that shows a test can fail.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     journal = SqliteJournal(Path(folder) / "ward.sqlite")
-    ...     journal.open(), journal.last()
-    ...     journal.close()
-    (True, 0)
     """
 
     def __init__(

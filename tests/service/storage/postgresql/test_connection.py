@@ -8,7 +8,9 @@ import time
 import pytest
 
 from tightrope.errors import InvalidInput
-from tightrope.service.journal import JournalError, JournalUnreachable, Refused, row_of
+from tightrope.service.journal import JournalError, JournalUnreachable
+from tightrope.service.journal.entries import Refused
+from tightrope.service.journal.rows import row_of
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tightrope[postgres]'")
 

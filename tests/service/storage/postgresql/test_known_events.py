@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightrope.service.journal import KINDS, Decided, Row
+from tightrope.service.journal.entries import KINDS, Decided
+from tightrope.service.journal.rows import Row
 from tightrope.service.storage.postgresql.known_events import KnownEvents
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tightrope[postgres]'")

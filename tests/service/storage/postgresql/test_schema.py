@@ -9,7 +9,8 @@ import pytest
 
 from tightrope.errors import InvalidInput
 from tightrope.service.http import handlers
-from tightrope.service.journal import JournalError, chain, entry_of
+from tightrope.service.journal import JournalError, chain
+from tightrope.service.journal.rows import entry_of
 from tightrope.service.offline.replay import open_journal, verify
 from tightrope.service.requests import ErasureRequest
 from tightrope.service.storage import journals_at, migrate

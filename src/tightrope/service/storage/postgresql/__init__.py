@@ -1,9 +1,4 @@
-"""Journals in PostgreSQL: one process writes those of its experiments, others stand by and take over when it dies or stops.
-
->>> from tightrope.service.storage import storages
->>> "postgresql" in storages()
-True
-"""
+"""Journals in PostgreSQL: one process writes those of its experiments, others stand by and take over when it dies or stops."""
 
 from __future__ import annotations
 

@@ -69,13 +69,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return super().wait(gen, interval, PATIENCE if timeout is None else timeout)
 
     def call(self, statement: Statement, parameters: Sequence[bytes | None]) -> pq.abc.PGresult:
-        """Run a prepared statement without what Psycopg does for convenience, which takes longer than the statement.
-
-        Raises
-        ------
-        psycopg.Error
-            It failed, or was not answered in time.
-        """
+        """Run a prepared statement without what Psycopg does for convenience, which takes longer than the statement."""
         size = sum(len(one) for one in parameters if one is not None)
         deadline = time.monotonic() + PATIENCE + size / BYTES_A_SECOND
         connection, name = self.pgconn, statement.name.encode()
@@ -117,12 +111,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 def connect(url: str) -> Connection:
     """Connect within `PATIENCE` seconds, and end what is left of connections that were given up.
 
-    Raises
-    ------
-    JournalUnreachable
-        There is no connection to be had now.
-    JournalError
-        The database can't keep a journal: it is not in UTF-8.
+    `JournalUnreachable`: there is no connection to be had now. `JournalError`: the database is not in UTF-8.
     """
     token = f"tightrope {uuid.uuid4().hex}"
     try:

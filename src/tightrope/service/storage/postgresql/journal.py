@@ -18,7 +18,10 @@ from typing import Any, Final
 import psycopg
 from psycopg import pq
 
-from tightrope.service.journal import KINDS, LAST_BY_EVENT, Journal, JournalError, Row, Snapshot, Started
+from tightrope.service.journal import JournalError
+from tightrope.service.journal.contract import Journal, Snapshot
+from tightrope.service.journal.entries import KINDS, LAST_BY_EVENT, Started
+from tightrope.service.journal.rows import Row
 from tightrope.service.storage.postgresql.connection import (
     PATIENCE,
     Connection,
@@ -327,7 +330,6 @@ _LENGTH_2, _LENGTH_8, _NULL = _length(2), _length(8), _length(-1)
 
 
 def _array(kind: int, values: Collection[Any]) -> bytes:
-    """An array of one dimension; None is NULL."""
     parts = [struct.pack("!iiIii", 1, 1, kind, len(values), 1) if values else struct.pack("!iiI", 0, 0, kind)]
     if kind == _INT8:
         parts += [_LENGTH_8 + _int8(value) for value in values]
@@ -344,7 +346,6 @@ def _array(kind: int, values: Collection[Any]) -> bytes:
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], kinds: tuple[int, ...]) -> list[bytes]:
-    """Rows as an array for each column."""
     columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
     return [_array(kind, column) for kind, column in zip(kinds, columns, strict=True)]
 

@@ -16,13 +16,6 @@ class KnownEvents:
     """A Bloom filter of event ids: what it does not know is new for certain; what it knows may be.
 
     It may be believed once it is `complete`: when every event of the journal has been noted.
-
-    Examples
-    --------
-    >>> known = KnownEvents()
-    >>> known.note(["visit-1"])
-    >>> known.may_hold("visit-1"), known.may_hold("visit-2")
-    (True, False)
     """
 
     def __init__(self) -> None:

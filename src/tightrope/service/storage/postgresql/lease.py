@@ -81,13 +81,7 @@ class Lease:
         return time.monotonic() < self._until
 
     def acquire(self, experiment: str) -> bool:
-        """Ask for it on behalf of an experiment. False: another process has it.
-
-        Raises
-        ------
-        JournalError
-            The database can't be asked.
-        """
+        """Whether this process has it now; False: another process has it. `JournalError`: the database can't be asked."""
         self._users.add(experiment)
         if self._thread is None:
             with self._turn:
@@ -127,7 +121,6 @@ class Lease:
             self._connection = None
 
     def _step(self) -> None:
-        """Keep it, or try to get it."""
         began = time.monotonic()
         try:
             mine = self._kept() if self._until else self._taken(began)

@@ -16,7 +16,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from tightrope.errors import InvalidInput
-from tightrope.service.journal import FORMAT, LAST_BY_EVENT, JournalDamaged, JournalError
+from tightrope.service.journal import JournalDamaged, JournalError
+from tightrope.service.journal.entries import FORMAT, LAST_BY_EVENT
 from tightrope.service.storage.postgresql.connection import Connection, connect, failure
 
 log = logging.getLogger("tightrope.service")
@@ -129,13 +130,6 @@ def migrate(url: str, service: str) -> str:
     """Make the tables as the role of `url`, which owns them from then on, and let the role of the address `service` use them.
 
     That role is made where it is missing, with the password of the address. Returns its name. It may be run again at any time.
-
-    Raises
-    ------
-    InvalidInput
-        Both addresses have the same role, or the second has none.
-    JournalError
-        The database refuses, or can't be reached.
     """
     try:
         stated = conninfo_to_dict(service)
