@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tightrope.service.http import handlers
-from tightrope.service.http.metrics import samples_of
+from tightrope.service.http.metrics import Samples
 from tightrope.service.offline.replay import verify
 from tightrope.spec import Spec, SpecError, make_spec, read_spec
 from tightrope.starting import propose
@@ -80,7 +80,9 @@ def test_an_age_of_30000_is_clipped_counted_and_shown(tmp_path: Path) -> None:
         {"field": "age", "low": 18.0, "high": 79.0, "values": 5, "outside": "clip"}
     ]
     assert honest.state()["outside"] == []
-    [sample] = [one for one in samples_of("x", bench.state()) if one.name == "values_outside_total"]
+    samples = Samples("x")
+    samples.add_state(bench.state())
+    [sample] = [one for one in samples if one.name == "values_outside_total"]
     assert (sample.labels, sample.value) == ({"experiment": "x", "field": "age"}, 5.0)
     bench.reopened()
     assert bench.state()["outside"][0]["values"] == 5, "counted again by the replay"

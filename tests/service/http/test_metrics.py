@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tightrope.service.http.metrics import Metrics, Sample, samples_of
+from tightrope.service.http.metrics import Metrics, Sample, Samples
 
 
 def lines(text: str, name: str) -> list[str]:
@@ -52,7 +52,9 @@ def test_a_hard_cap_is_no_counter() -> None:
         "outside": [],
         "hard_caps": [{"name": "vouchers", "used": 1.0, "total": 5.0}],
     }
-    text = Metrics().text(samples_of("ward", state))
+    samples = Samples("ward")
+    samples.add_state(state)
+    text = Metrics().text(samples)
     types = dict(line.split()[2:] for line in lines(text, "# TYPE"))
     assert {name for name, kind in types.items() if kind == "counter"} == {
         "tightrope_decisions_total",

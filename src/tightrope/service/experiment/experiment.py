@@ -142,7 +142,7 @@ class Experiment:
     def open(self) -> None:
         """Take the journal and rebuild the state; or stand by where another process has it.
 
-        Raises `JournalLocked` where another process writes a journal for which nobody stands by, and `JournalError` where it can't be
+        Raises `JournalLocked` where another process writes it and nobody stands by for it, and `JournalError` where it can't be
         read or written, or is of another spec. One that can't be reached is waited for: the status is "failing".
         """
         try:

@@ -36,7 +36,7 @@ from tightrope.service.http import dashboard, handlers, openapi
 from tightrope.service.http.admission import Admission, BodyBudget, Rates
 from tightrope.service.http.connections import EXCHANGE, Exchange
 from tightrope.service.http.keys import Key, Keys
-from tightrope.service.http.metrics import Metrics, Sample, clock_samples, samples_of
+from tightrope.service.http.metrics import Metrics, Sample, Samples
 from tightrope.service.http.openapi import Route
 from tightrope.service.http.tracing import spans
 from tightrope.service.requests import LIMITS, Limits, read_body
@@ -117,7 +117,8 @@ class Service:
         self._bodies = BodyBudget(_UNFINISHED * max(1 << 20, limits.body_bytes))
         # One thread: long bodies wait for each other, not the loop for them.
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="bodies")
-        self._samples: dict[str, tuple[float, list[Sample]]] = {}
+        # What each experiment last said of itself, and when.
+        self._states: dict[str, tuple[float, dict[str, Any] | None]] = {}
         self._spans = spans()
         self._hot = {(one.method, one.path): one for one in ROUTES if one.scope in ("decide", "outcome")}
         others = [one for one in ROUTES if one not in self._hot.values()]
@@ -280,41 +281,32 @@ class Service:
 
     async def _samples_of(self, experiment: Experiment) -> list[Sample]:
         """What is known of an experiment now. What its thread has to say may be a second old, and is left out while it is busy."""
-        name, label = experiment.name, {"experiment": experiment.name}
+        name, found, now = experiment.name, Samples(experiment.name), self._writers[experiment.name].status
+        found.add("ready", "Whether it takes decisions.", now == "ready")
+        found.add("in_flight", "Requests under way.", self._writes.waiting(name))
+        found.add("reads_in_flight", "Reads under way.", self._reads.waiting(name))
+        found.add("audited_position", "Entries whose chain was found to hold.", experiment.checked)
         oldest = max(self._writes.oldest(name), self._reads.oldest(name))
-        now = self._writers[name].status
-        found = [
-            Sample("ready", "Whether it takes decisions.", label, float(now == "ready")),
-            Sample("in_flight", "Requests under way.", label, float(self._writes.waiting(name))),
-            Sample("reads_in_flight", "Reads under way.", label, float(self._reads.waiting(name))),
-            Sample(
-                "audited_position", "Entries whose chain was found to hold.", label, float(experiment.checked)
-            ),
-            Sample("oldest_request_seconds", "Age of the oldest request that waits.", label, oldest),
-        ]
+        found.add("oldest_request_seconds", "Age of the oldest request that waits.", oldest)
         for status, role in ROLES.items():
-            here = float(now == status)
-            found.append(
-                Sample("role", "1 for the role that this process has.", {**label, "role": role}, here)
-            )
+            found.add("role", "1 for the role that this process has.", now == status, role=role)
         left = experiment.journal.disk_left()
         if left is not None:
-            words = "Bytes that are free where the journal is kept."
-            found.append(Sample("disk_free_bytes", words, label, float(left)))
-        found += clock_samples(name, experiment.clock)
-        then, samples = self._samples.get(name, (-math.inf, []))
+            found.add("disk_free_bytes", "Bytes that are free where the journal is kept.", left)
+        found.add_clock(experiment.clock)
         if now not in ("ready", "broken"):
-            samples = []
-        elif time.monotonic() - then > _SAMPLE_SECONDS:
-            samples = []
+            return found
+        then, state = self._states.get(name, (-math.inf, None))
+        if time.monotonic() - then > _SAMPLE_SECONDS:
+            state = None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SAMPLE_SECONDS):
                     answer = await self._writers[name].submit(Op(handlers.show_state, reads=True))
-                    samples = (
-                        samples_of(name, msgspec.json.decode(answer.body)) if answer.status == 200 else []
-                    )
-            self._samples[name] = time.monotonic(), samples
-        return found + samples
+                    state = msgspec.json.decode(answer.body) if answer.status == 200 else None
+            self._states[name] = time.monotonic(), state
+        if state is not None:
+            found.add_state(state)
+        return found
 
     async def show_openapi(self, request: Request) -> Response:
         """This document."""  # noqa: D404
@@ -337,7 +329,7 @@ class Service:
 
     def _behind_starlette(self, route: Route) -> routing.Route:
         async def respond(request: Request) -> Response:
-            if route.of == "service":
+            if route.of_service:
                 page: Awaitable[Response] = route.handler(self, request)
                 return await page
             return _response(await self._answer(route, request.scope, request.receive))
@@ -419,8 +411,8 @@ ROUTES: Final = (
     Route("POST", "/v1/decisions", "decide", handlers.decide, responses.Decision, (*_WRITE, 409, 410)),
     Route("GET", "/v1/decisions", "read", handlers.list_decisions, responses.DecisionPage, _LIST, apart=True),
     Route(
-        *("GET", "/v1/decisions/{event_id}", "read"),
-        *(handlers.show_decision, responses.RecordedDecision, (*_READ, 409, 410)),
+        *("GET", "/v1/decisions/{event_id}", "read", handlers.show_decision, responses.RecordedDecision),
+        refusals=(*_READ, 409, 410),
         apart=True,
     ),
     Route("POST", "/v1/outcomes", "outcome", handlers.learn, responses.Outcome, (*_WRITE, 409, 410)),
@@ -434,28 +426,12 @@ ROUTES: Final = (
     Route("POST", "/v1/rollback", "admin", handlers.roll_back, responses.Rollback, (*_WRITE, 409)),
     Route("POST", "/v1/mode", "admin", handlers.change_mode, responses.ModeState, _WRITE),
     Route("POST", "/v1/erasures", "admin", handlers.erase, responses.Erasure, (*_WRITE, 409)),
-    Route(
-        "GET",
-        "/v1/experiments",
-        "read",
-        Service.list_experiments,
-        responses.ExperimentList,
-        _KEY,
-        of="service",
-    ),
-    Route("GET", "/metrics", "read", Service.show_metrics, "text/plain", _KEY, of="service"),
-    Route("GET", "/healthz", None, Service.show_health, responses.Health, otherwise=_DEAD, of="service"),
-    Route(
-        "GET",
-        "/readyz",
-        None,
-        Service.show_readiness,
-        responses.Readiness,
-        otherwise=_NOT_READY,
-        of="service",
-    ),
-    Route("GET", "/openapi.json", None, Service.show_openapi, of="service"),
-    Route("GET", "/docs", None, Service.show_docs, "text/html", of="service"),
+    Route("GET", "/v1/experiments", "read", Service.list_experiments, responses.ExperimentList, _KEY),
+    Route("GET", "/metrics", "read", Service.show_metrics, "text/plain", _KEY),
+    Route("GET", "/healthz", None, Service.show_health, responses.Health, otherwise=_DEAD),
+    Route("GET", "/readyz", None, Service.show_readiness, responses.Readiness, otherwise=_NOT_READY),
+    Route("GET", "/openapi.json", None, Service.show_openapi),
+    Route("GET", "/docs", None, Service.show_docs, "text/html"),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tightrope.service.experiment.clock import SteadyClock
 
@@ -26,13 +26,52 @@ Labels = Mapping[str, str]
 
 
 class Sample(NamedTuple):
-    """A number that is known when it is asked for: its name, what it means, its labels, itself; a counter never falls."""
+    """A number: its name, what it means, its labels, itself. One whose name ends in `_total` is a counter, which never falls."""
 
     name: str
     words: str
     labels: Labels
     value: float
-    kind: Literal["gauge", "counter"] = "gauge"
+
+
+class Samples(list[Sample]):
+    """What is known of one experiment when it is asked for."""
+
+    def __init__(self, experiment: str) -> None:
+        self._label = {"experiment": experiment}
+
+    def add(self, name: str, words: str, value: float, **labels: str) -> None:
+        """One more number."""
+        self.append(Sample(name, words, {**self._label, **labels}, float(value)))
+
+    def add_state(self, state: Mapping[str, Any]) -> None:
+        """What `GET /v1/state` says."""
+        outcomes = state["outcomes"]
+        self.add("journal_position", "Entries in the journal.", state["position"])
+        self.add("pending", "Decisions whose outcome is waited for.", outcomes["pending"])
+        rewards = (outcomes["mean_reward"] or 0.0) * outcomes["rewards"]
+        self.add("reward_sum", "Sum of the rewards.", rewards)
+        for one in state["actions"]:
+            self.add("decisions_total", "Decisions by action.", one["decisions"], action=one["name"])
+        for kind in ("rewards", "complete", "missing", "late", "rejected"):
+            self.add("outcomes_total", "Outcomes by kind.", outcomes[kind], kind=kind)
+        for one in state["outside"]:
+            words = "Numbers of a context that were outside their range, by field."
+            self.add("values_outside_total", words, one["values"], field=one["field"])
+        for one in state["constraints"]:
+            words = "Sum of the costs: a rule holds at or below 0."
+            self.add("cumulative_cost", words, one["cumulative_cost"], constraint=one["name"])
+            self.add("queue", "The dual variable of a rule.", one["queue"], constraint=one["name"])
+        for one in state["hard_caps"]:
+            self.add("hard_cap_used", "Used or reserved of a hard cap.", one["used"], cap=one["name"])
+            self.add("hard_cap_limit", "What a hard cap allows in all.", one["total"], cap=one["name"])
+
+    def add_clock(self, clock: object) -> None:
+        """Whether the machine's clock is to be believed."""
+        if isinstance(clock, SteadyClock):
+            words = "The machine's clock before the journal's, where they disagree."
+            self.add("clock_ahead_seconds", words, clock.ahead)
+            self.add("clock_alarms_total", "How often they began to disagree.", clock.alarms)
 
 
 class Metrics:
@@ -74,16 +113,15 @@ class Metrics:
                 shown.add(name)
                 lines.extend([f"# HELP {name} {words}", f"# TYPE {name} {kind}"])
 
+        counted = []
         for (experiment, route, status), n in sorted(self._answers.copy().items()):
-            if experiments is None or experiment in experiments:
-                head("tightrope_requests_total", "Answers by route and status.", "counter")
-                labels = {"experiment": experiment, "route": route, "status": str(status)}
-                lines.append(f"tightrope_requests_total{_braces(labels)} {n}")
+            labels = {"experiment": experiment, "route": route, "status": str(status)}
+            counted.append(Sample("requests_total", "Answers by route and status.", labels, n))
         for experiment, n in sorted(self._writer_errors.copy().items()):
-            if experiments is None or experiment in experiments:
-                words = "Errors that a writer's thread met and outlived."
-                head("tightrope_writer_errors_total", words, "counter")
-                lines.append(f"tightrope_writer_errors_total{_braces({'experiment': experiment})} {n}")
+            words = "Errors that a writer's thread met and outlived."
+            counted.append(Sample("writer_errors_total", words, {"experiment": experiment}, n))
+        if experiments is not None:
+            counted = [one for one in counted if one.labels["experiment"] in experiments]
         for (name, experiment, route), (counts, [total]) in sorted(self._buckets.copy().items()):
             if experiments is not None and experiment not in experiments:
                 continue
@@ -93,57 +131,11 @@ class Metrics:
                 lines.append(f"{full}_bucket{_braces({**labels, 'le': edge})} {below}")
             lines.append(f"{full}_sum{_braces(labels)} {total!r}")
             lines.append(f"{full}_count{_braces(labels)} {sum(counts)}")
-        for one in sorted(samples, key=lambda one: one.name):
-            head(f"tightrope_{one.name}", one.words, one.kind)
-            lines.append(f"tightrope_{one.name}{_braces(one.labels)} {one.value!r}")
+        for one in sorted([*counted, *samples], key=lambda one: one.name):
+            name = f"tightrope_{one.name}"
+            head(name, one.words, "counter" if name.endswith("_total") else "gauge")
+            lines.append(f"{name}{_braces(one.labels)} {one.value!r}")
         return "\n".join(lines) + "\n"
-
-
-def samples_of(experiment: str, state: Mapping[str, Any]) -> list[Sample]:
-    """What `GET /v1/state` says of an experiment."""
-    label = {"experiment": experiment}
-    outcomes = state["outcomes"]
-    found = [
-        Sample("journal_position", "Entries in the journal.", label, float(state["position"])),
-        Sample("pending", "Decisions whose outcome is waited for.", label, float(outcomes["pending"])),
-        Sample(
-            "reward_sum", "Sum of the rewards.", label, (outcomes["mean_reward"] or 0.0) * outcomes["rewards"]
-        ),
-    ]
-    for action in state["actions"]:
-        labels, value = {**label, "action": action["name"]}, float(action["decisions"])
-        found.append(Sample("decisions_total", "Decisions by action.", labels, value, "counter"))
-    for kind in ("rewards", "complete", "missing", "late", "rejected"):
-        labels, value = {**label, "kind": kind}, float(outcomes[kind])
-        found.append(Sample("outcomes_total", "Outcomes by kind.", labels, value, "counter"))
-    for one in state["outside"]:
-        labels, value = {**label, "field": one["field"]}, float(one["values"])
-        words = "Numbers of a context that were outside their range, by field."
-        found.append(Sample("values_outside_total", words, labels, value, "counter"))
-    for column in state["constraints"]:
-        labels = {**label, "constraint": column["name"]}
-        words = "Sum of the costs: a rule holds at or below 0."
-        found.append(Sample("cumulative_cost", words, labels, column["cumulative_cost"]))
-        found.append(Sample("queue", "The dual variable of a rule.", labels, column["queue"]))
-    for cap in state["hard_caps"]:
-        labels = {**label, "cap": cap["name"]}
-        found.append(Sample("hard_cap_used", "Used or reserved of a hard cap.", labels, cap["used"]))
-        found.append(Sample("hard_cap_limit", "What a hard cap allows in all.", labels, cap["total"]))
-    return found
-
-
-def clock_samples(experiment: str, clock: object) -> list[Sample]:
-    """Whether the machine's clock is to be believed."""
-    if not isinstance(clock, SteadyClock):
-        return []
-    label = {"experiment": experiment}
-    words = "The machine's clock before the journal's, where they disagree."
-    return [
-        Sample("clock_ahead_seconds", words, label, clock.ahead),
-        Sample(
-            "clock_alarms_total", "How often they began to disagree.", label, float(clock.alarms), "counter"
-        ),
-    ]
 
 
 def _braces(labels: Labels) -> str:

@@ -41,14 +41,18 @@ class Route:
     refusals: tuple[int, ...] = ()
     # Other statuses that come with the answer's schema, and what they mean.
     otherwise: Mapping[int, str] = field(default_factory=dict)
-    of: Literal["experiment", "service"] = "experiment"
     # Whether it is read beside the writer, on a connection of its own.
     apart: bool = False
+
+    @property
+    def of_service(self) -> bool:
+        """Whether it is about all experiments: such methods are asynchronous."""
+        return inspect.iscoroutinefunction(self.handler)
 
     @cached_property
     def request(self) -> Any:
         """What its operation takes, by its signature: of a POST the type of the body, of a GET that of path and query; or None."""
-        given = get_type_hints(self.handler)["request"] if self.of == "experiment" else None
+        given = None if self.of_service else get_type_hints(self.handler)["request"]
         return None if given is type(None) else given
 
     @property
@@ -194,7 +198,7 @@ def _operation(route: Route, keys: bool) -> dict[str, Any]:
         "summary": summary,
         "responses": responses,
     }
-    if route.of == "experiment":
+    if not route.of_service:
         # What is in the path first, then the experiment.
         named = [(name, PARAMETERS[name]) for name in ("experiment", *route.parameters)]
         operation["parameters"] = [
