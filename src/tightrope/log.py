@@ -1,7 +1,7 @@
 r"""Decisions that were logged: what was done, with which chance, what it earned and used.
 
 Whatever looks at past decisions looks at a `Log`: evaluation, the comparison of models, warm starts, `init`, environments made of a
-table. It is made of arrays, of a DataFrame, of a file (`History.read`), or of a service's journal (`service.offline.decision_log`).
+table. It is made of arrays, of a DataFrame, of a file (`History.read`), or of a journal (`service.offline.served_decisions`).
 
 >>> import pathlib, tempfile
 >>> folder = pathlib.Path(tempfile.mkdtemp())

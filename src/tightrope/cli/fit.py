@@ -78,7 +78,8 @@ def fit(
         how |= {"context": context or None, "in_order": in_order, "name": Path(log).name.split(".")[0]}
     else:
         storage, logged = (
-            import_extra(f"tightrope.service.{one}", "service") for one in ("storage", "offline.decision_log")
+            import_extra(f"tightrope.service.{one}", "service")
+            for one in ("storage", "offline.served_decisions")
         )
         journal = storage.open_journal(log, experiment)
         try:

@@ -12,34 +12,24 @@ from typing import TYPE_CHECKING, Any
 from tightrope.extras import explained
 
 if TYPE_CHECKING:
-    from tightrope.service.http.keys import create_key, revoke_key
-    from tightrope.service.http.server import serve, serving
-    from tightrope.service.offline.replay import export, verify
-    from tightrope_client import AsyncClient, Client, ServiceError
+    from tightrope.service.http.keys import create_key as create_key
+    from tightrope.service.http.keys import revoke_key as revoke_key
+    from tightrope.service.http.server import serve as serve
+    from tightrope.service.http.server import serving as serving
+    from tightrope.service.offline.replay import export as export
+    from tightrope.service.offline.replay import verify as verify
+    from tightrope_client import AsyncClient as AsyncClient
+    from tightrope_client import Client as Client
+    from tightrope_client import ServiceError as ServiceError
 
-__all__ = [
-    "AsyncClient",
-    "Client",
-    "ServiceError",
-    "create_key",
-    "export",
-    "revoke_key",
-    "serve",
-    "serving",
-    "verify",
-]
-
-_HOMES = {
-    "AsyncClient": "tightrope_client",
-    "Client": "tightrope_client",
-    "ServiceError": "tightrope_client",
-    "create_key": "tightrope.service.http.keys",
-    "export": "tightrope.service.offline.replay",
-    "revoke_key": "tightrope.service.http.keys",
-    "serve": "tightrope.service.http.server",
-    "serving": "tightrope.service.http.server",
-    "verify": "tightrope.service.offline.replay",
+_NAMES = {
+    "tightrope.service.http.keys": "create_key revoke_key",
+    "tightrope.service.http.server": "serve serving",
+    "tightrope.service.offline.replay": "export verify",
+    "tightrope_client": "AsyncClient Client ServiceError",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

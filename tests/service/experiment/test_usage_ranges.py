@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tightrope.service.experiment.usage_ranges import inferred_ranges
+from tightrope.service.experiment.configuration import inferred_ranges
 from tightrope.service.journal.entries import Started
 from tightrope.service.journal.rows import entry_of
 from tightrope.service.offline.replay import verify

@@ -1,13 +1,19 @@
-"""The configuration of an experiment: what of a spec is served, the policy that it asks for, and what may change while it runs."""
+"""The configuration of an experiment: what of a spec is served, the policy that it asks for, and what may change while it runs.
+
+Usage that callers send lies in the `range` of its rule, or in one that is inferred at the first start and then fixed: the journal
+holds it with the configuration, so that a restart and a replay take and refuse the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from tightrope.errors import InvalidInput
+from tightrope.log import Log
 from tightrope.policies import Policy
 from tightrope.policies.build import build_policy
 from tightrope.rules import Rule
@@ -17,14 +23,19 @@ from tightrope.spec import RuleSpec, Spec, SpecError, make_spec, named_kinds, na
 from tightrope.trust import absolute
 from tightrope.validation import Array
 
+Ranges: TypeAlias = dict[str, tuple[float, float]]
+
+# How far from 0 usage may go: so many times the largest that a table tells, or else so many times the largest limit.
+OF_A_TABLE: Final = 10.0
+OF_A_LIMIT: Final = 100.0
+# A table that says so many times the limit is taken for a mistake.
+_PLAUSIBLE: Final = 1e6
+
 
 def served_part(spec: Spec) -> dict[str, Any]:
     """What of a spec the service depends on, as the journal gives it back: a spec made of it has the very same part.
 
     The policy's kind is named, whatever the default may be later.
-
-    >>> served_part(make_spec({"actions": ["a"], "simulation": {"rounds": 5}}, name="beds"))
-    {'actions': ['a'], 'policy': {'kind': 'shadow-price'}, 'name': 'beds'}
     """
     # What was learnt before the first decision is in the journal itself.
     apart = ("environment", "simulation", "sweep", "warm_start")
@@ -149,17 +160,48 @@ def late_shifts(old: Spec, new: Spec) -> Array | None:
 
 def differences(old: Spec, new: Spec) -> list[str]:
     """In words, in what the served parts of two specs differ: each rule by its name, with both values."""
-    was, now = served_part(old), served_part(new)
-    parts = changed_values(was, now)
-    rules = _rule_differences(old, new) if parts.pop("rule", None) is not None else []
-    fields = [_difference(f"{part}.", *parts[part]) or [_change(part, *parts[part])] for part in parts]
-    return [*rules, *(one for some in fields for one in some)]
+    parts = changed_values(served_part(old), served_part(new))
+    found = _rule_differences(old, new) if parts.pop("rule", None) is not None else []
+    for part, (was, now) in parts.items():
+        tables = isinstance(was, dict) and isinstance(now, dict)
+        inside = changed_values(was, now) if tables else {}
+        found += [_change(f"{part}.{name}", *pair) for name, pair in inside.items()] or [
+            _change(part, was, now)
+        ]
+    return found
 
 
 def changed_values(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The entries of two tables that differ, in both; None where there is none."""
     names = [key for key in {**was, **now} if was.get(key) != now.get(key)]
     return {name: (was.get(name), now.get(name)) for name in names}
+
+
+def inferred_ranges(spec: Spec, past: Log | None = None) -> Ranges:
+    """The range of each usage that callers send and no rule declares one for.
+
+    It goes from 0, or where something negative is known as far below 0 as above, to ten times the largest number that the spec's
+    `usage` or else the table of the warm start has; where neither tells, to a hundred times the largest limit.
+    """
+    try:
+        return {usage: _inferred(spec, usage, rules, past) for usage, rules in _undeclared(spec).items()}
+    except SpecError:
+        raise
+    except InvalidInput as error:
+        raise spec.error(f"warm_start: {error}") from error
+
+
+def carried_ranges(spec: Spec, before: Spec, known: Mapping[str, tuple[float, float]]) -> Ranges:
+    """The ranges under a changed spec: those that are known, wide enough for limits that have changed; others are inferred."""
+    old, found = _undeclared(before), {}
+    for usage, rules in _undeclared(spec).items():
+        if usage in known and _limits(rules) == _limits(old.get(usage, [])):
+            found[usage] = known[usage]
+            continue
+        low, high = _inferred(spec, usage, rules, None)
+        was = known.get(usage, (low, high))
+        found[usage] = (min(low, was[0]), max(high, was[1]))
+    return found
 
 
 def _rule_differences(old: Spec, new: Spec) -> list[str]:
@@ -184,20 +226,10 @@ def _told(one: RuleSpec) -> dict[str, Any]:
     return {**one.rule.to_data(), "usage": one.usage, "hard": one.hard, "total": one.total}
 
 
-def _difference(prefix: str, was: Any, now: Any) -> list[str]:
-    if not (isinstance(was, dict) and isinstance(now, dict)):
-        return []
-    return [_change(f"{prefix}{name}", *pair) for name, pair in changed_values(was, now).items()]
-
-
 def _change(what: str, was: Any, now: Any) -> str:
-    before, after = ("not there" if one is None else _short(one) for one in (was, now))
-    return f"{what} was {before}, and now is {after}"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."
+    before, after = ("not there" if one is None else repr(one) for one in (was, now))
+    short = [one if len(one) <= 120 else f"{one[:117]}..." for one in (before, after)]
+    return f"{what} was {short[0]}, and now is {short[1]}"
 
 
 def _without_prior(settings: Any) -> Any:
@@ -227,3 +259,44 @@ def _absolute(stated: Any, folder: Path) -> Any:
         return absolute(stated, folder) if isinstance(stated, str) else stated
     named = ("kind", "model", "reward", "cost")
     return {key: _absolute(value, folder) if key in named else value for key, value in stated.items()}
+
+
+def _undeclared(spec: Spec) -> dict[str, list[Rule]]:
+    """The rules on each usage that callers send, where none of them declares its range."""
+    by_usage: dict[str, list[Rule]] = {}
+    stated: set[str] = set()
+    for one in spec.rule_specs:
+        usage = one.rule.quantity.usage
+        if usage is None:
+            continue
+        if one.rule.declared or (one.usage is not None and one.rule.seen == "before"):
+            stated.add(usage)
+        by_usage.setdefault(usage, []).append(one.rule)
+    return {usage: rules for usage, rules in by_usage.items() if usage not in stated}
+
+
+def _limits(rules: list[Rule]) -> list[float]:
+    return [limit for rule in rules for _, limit in rule.sides]
+
+
+def _inferred(spec: Spec, usage: str, rules: list[Rule], past: Log | None) -> tuple[float, float]:
+    limits = _limits(rules)
+    told, factor = [*spec.usage.get(usage, {}).values()], OF_A_TABLE
+    if not told and past is not None and usage in past.columns.usage:
+        used = past.used(usage)
+        told = [float(used.min()), float(used.max())]
+        far, limit = max(map(abs, told)), max(map(abs, limits))
+        if limit and not far <= _PLAUSIBLE * limit:
+            raise spec.error(
+                f"warm_start.usage.{usage}: the table has {far:g}, which is more than {_PLAUSIBLE:g} times the limit {limit:g}: "
+                "mend the table, or declare `range` in the rule if that is right"
+            )
+    if not any(told):
+        told, factor = limits, OF_A_LIMIT
+    size = factor * max(map(abs, told))
+    if not size:
+        raise spec.error(
+            f"rule: `range` is needed in the rule on {usage!r}, such as range = [0, 1]: a limit of 0 does not tell how large it "
+            "may be"
+        )
+    return min(-size if min(told) < 0 else 0.0, *limits), max(size, *limits)

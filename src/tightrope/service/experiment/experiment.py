@@ -17,12 +17,11 @@ from tightrope.errors import InvalidInput
 from tightrope.ledger.hard_caps import Exhausted
 from tightrope.models.background import Result
 from tightrope.service.answer import Answer, Refusal
+from tightrope.service.experiment import configuration
 from tightrope.service.experiment.batch import Batch, Op
 from tightrope.service.experiment.clock import SteadyClock
-from tightrope.service.experiment.configuration import changed_fields, continued, differences, served_part
 from tightrope.service.experiment.rebuild import finish_erasure, rebuilt
 from tightrope.service.experiment.state import ExperimentState
-from tightrope.service.experiment.usage_ranges import carried_ranges, inferred_ranges
 from tightrope.service.experiment.warm_start import past_of
 from tightrope.service.journal import JournalDamaged, JournalError, JournalUnreachable
 from tightrope.service.journal.audit import Audit
@@ -359,9 +358,9 @@ class Experiment:
         present = entry_of(row)
         assert isinstance(present, Started)
         recorded = make_spec(present.spec, source=self.spec.source, trust=self.spec.trust)
-        spec = continued(self.spec, recorded)
-        parts, settings = changed_fields(
-            present, msgspec.structs.replace(self._config, spec=served_part(spec))
+        spec = configuration.continued(self.spec, recorded)
+        parts, settings = configuration.changed_fields(
+            present, msgspec.structs.replace(self._config, spec=configuration.served_part(spec))
         )
         self.journal.stand_aside(bool(parts) and not self._accept_changes)
         status: Status = "differs" if parts or settings else "standby"
@@ -403,7 +402,7 @@ class Experiment:
         if self.journal.last() == 0:
             wait, most = self._config.expire_after, self._config.max_pending
             past = None if self.spec.warm_start is None else past_of(self.spec)
-            ranges = inferred_ranges(self.spec, past)
+            ranges = configuration.inferred_ranges(self.spec, past)
             state = ExperimentState(self.spec, expire_after=wait, max_pending=most, ranges=ranges)
             self._heads.require(self.journal)
             batch = Batch(state, self.journal, self._now())
@@ -443,20 +442,23 @@ class Experiment:
 
     def _reconfigure(self, state: ExperimentState) -> None:
         """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
-        spec = continued(self.spec, state.spec)
+        spec = configuration.continued(self.spec, state.spec)
         if spec is not self.spec:
             if spec.policies[0].kind != self.spec.policies[0].kind:
                 log.info("experiment %r goes on with %r, as it began", self.name, spec.policies[0].kind)
-            self.spec, self._config = spec, msgspec.structs.replace(self._config, spec=served_part(spec))
+            self.spec, self._config = (
+                spec,
+                msgspec.structs.replace(self._config, spec=configuration.served_part(spec)),
+            )
         present = state.started(__version__)
-        changed, settings = changed_fields(present, self._config)
+        changed, settings = configuration.changed_fields(present, self._config)
         if settings and self._begun and not self._accept_changes:
             kept = {name: getattr(present, name) for name in settings}
             log.warning("experiment %r goes on with %s, as the journal has it", self.name, kept)
             self._config = msgspec.structs.replace(self._config, **kept)
         ranges = present.ranges
         if changed:
-            ranges = carried_ranges(spec, state.spec, ranges)
+            ranges = configuration.carried_ranges(spec, state.spec, ranges)
         wanted = msgspec.structs.replace(self._config, ranges=ranges)
         if wanted == present:
             if self._reset_caps:
@@ -465,7 +467,7 @@ class Experiment:
         if changed and not self._accept_changes:
             raise JournalError(
                 f"{self.spec.source}: the spec differs from what the journal of {self.name!r} says: "
-                f"{'; '.join(differences(state.spec, spec))}. Start with --accept-changes, which keeps "
+                f"{'; '.join(configuration.differences(state.spec, spec))}. Start with --accept-changes, which keeps "
                 "what was learnt and spent; or put it back; or give the experiment a new name, to start afresh."
             )
         batch = Batch(state, self.journal, self._now())

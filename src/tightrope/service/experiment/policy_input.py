@@ -13,7 +13,7 @@ from tightrope.policies import Policy
 from tightrope.problem import Learner
 from tightrope.rules.rule import members
 from tightrope.rules.usage import entries
-from tightrope.service.experiment.usage_ranges import Ranges
+from tightrope.service.experiment.configuration import Ranges
 from tightrope.service.requests import LIMITS, DecisionRequest
 from tightrope.spec import Spec
 from tightrope.validation import Array
@@ -213,12 +213,7 @@ class PolicyInput:
         """What `policy.decide` is given: features as its models read them, and no more than it looks at."""
         policy, (phi, psi) = self._policy, self.features(asked.x, asked.ids)
         costs = asked.W if policy.n_constraints else None
-        offer: dict[str, Any] = {
-            "features": phi,
-            "costs": costs,
-            "cost_features": psi,
-            "actions": asked.ids,
-        }
+        offer: dict[str, Any] = {"features": phi, "costs": costs, "cost_features": psi, "actions": asked.ids}
         if self._grouped and policy.n_constraints and (self.awaits_usage or policy.asks_for_group):
             offer["group"] = asked.group
         if policy.sees_context:

@@ -7,12 +7,14 @@ entry says and refuses the journal if a single bit of the answer comes out diffe
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
 import msgspec
 import numpy as np
 
+from tightrope.actions import count
 from tightrope.concerns import ignore
 from tightrope.errors import InvalidInput
 from tightrope.ledger.hard_caps import Exhausted
@@ -27,10 +29,8 @@ from tightrope.rules import Column
 from tightrope.service.answer import Refusal
 from tightrope.service.experiment import configuration
 from tightrope.service.experiment.background import Background
-from tightrope.service.experiment.configuration import constraint_names, served_part, served_policy
+from tightrope.service.experiment.configuration import Ranges, constraint_names, served_part, served_policy
 from tightrope.service.experiment.policy_input import PolicyInput
-from tightrope.service.experiment.tally import Tally
-from tightrope.service.experiment.usage_ranges import Ranges
 from tightrope.service.experiment.warm_start import teach
 from tightrope.service.journal import JournalDamaged, JournalError, entries, packing
 from tightrope.service.journal.chain import GENESIS
@@ -74,6 +74,41 @@ class _Labels(msgspec.Struct, frozen=True, array_like=True):
     active: tuple[int, ...]
 
 
+class Tally(msgspec.Struct, kw_only=True):
+    """What has been counted since the beginning, for people alone: no decision depends on it. Actions are by their ids."""
+
+    decisions: int = 0
+    actions: list[int] = []
+    offered: list[int] = []
+    # By field of the context: how many of its numbers were outside their range, and taken all the same.
+    outside: dict[str, int] = {}
+    shadow: int = 0
+    rewards: int = 0
+    reward_sum: float = 0.0
+    complete: int = 0
+    expired: int = 0
+    rolled_back: int = 0
+    late: int = 0
+    unknown: int = 0
+    differs: int = 0
+
+    def count_decision(self, action: int, ids: Iterable[int]) -> None:
+        """A decision, and what was on offer in it."""
+        self.decisions += 1
+        count(self.actions, action)
+        offered = self.offered
+        for one in ids:
+            if one < len(offered):
+                offered[one] += 1
+            else:
+                count(offered, one)
+
+    def count_outside(self, fields: Iterable[str]) -> None:
+        """Which numbers of a context were outside their range."""
+        for name in fields:
+            self.outside[name] = self.outside.get(name, 0) + 1
+
+
 class ExperimentState:
     """The policy of one experiment, its hard caps and everything else that a decision depends on."""
 
@@ -107,7 +142,6 @@ class ExperimentState:
         # Cumulative costs, where the policy itself does not count them.
         self._own_totals = Totals(len(constraint_names(spec)))
         self.ledger = Ledger(spec, self.policy if self.policy.n_constraints else self._own_totals)
-        # For people alone.
         self.tally = Tally()
         self.trail = Trail()
         self.labels = [_Labels(0, constraint_names(spec), tuple(spec.action_names.active))]

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment import Experiment, Op
-from tightrope.service.experiment.experiment import ERRORS_IN_A_ROW
+from tightrope.service.experiment.experiment import ERRORS_IN_A_ROW, Status
 from tightrope.service.experiment.reader_thread import Reader
 from tightrope.service.experiment.writer_thread import Writer, stop_writers
 from tightrope.service.http import dashboard, handlers, openapi
@@ -53,17 +53,8 @@ _PIECE: Final = 64 << 10
 # A body up to this is read on the loop, within a few milliseconds whatever it holds; a longer one on a thread.
 _SHORT: Final = 16 << 10
 _SAMPLE_SECONDS: Final = 1.0
-ROLES: Final = {
-    "ready": "active",
-    "standby": "standby",
-    "differs": "differing",
-    "failing": "failing",
-    "broken": "broken",
-    "damaged": "damaged",
-    "stuck": "stuck",
-    "dead": "dead",
-    "closed": "closed",
-}
+# What a metric calls each status.
+ROLES: Final = {status: status for status in get_args(Status)} | {"ready": "active", "differs": "differing"}
 # Why an experiment in this status is not ready, for whoever asks: without names.
 _REASONS: Final = {
     "standby": "another process is active",
@@ -463,12 +454,7 @@ def _require_no_browser(host: str, origin: str | None) -> None:
 
 
 def _tell(scope: Scope, path: str, status: int, seconds: float, noted: dict[str, Any] | None) -> None:
-    known = {
-        "route": path,
-        "status": status,
-        "experiment": scope.get("experiment"),
-        "key": scope.get("key"),
-    }
+    known = {"route": path, "status": status, "experiment": scope.get("experiment"), "key": scope.get("key")}
     said = {name: value for name, value in known.items() if value is not None}
     requests_log.debug("request", extra={"method": scope["method"], **said, "seconds": round(seconds, 6)})
     if noted is not None:

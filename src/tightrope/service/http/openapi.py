@@ -266,13 +266,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "SnapshotRequest": {"label": "before the new rules"},
     "ErasureRequest": {"event_ids": ["visit-1"]},
     "RollbackRequest": {"position": 20000, "restore": "learnt"},
-    "Decision": {
-        "event_id": "visit-1",
-        "action": 2,
-        "name": "family",
-        "sequence": 0,
-        "probability": 0.8125,
-    },
+    "Decision": {"event_id": "visit-1", "action": 2, "name": "family", "sequence": 0, "probability": 0.8125},
     "Outcome": {"event_id": "visit-1", "sequence": 0, "awaits": []},
     "Error": {
         "error": {

@@ -3,14 +3,6 @@
 A start looks at the newest snapshot, the rows after it and the head. What was changed before that is found here: a row whose hash
 or columns do not fit, rows that are missing, rows that were erased without an entry that says so, snapshots that are not the ones
 that were taken. Decisions are not repeated: `tightrope replay` does that.
-
->>> from tightrope.service.journal.entries import Refused
->>> from tightrope.service.journal.rows import row_of
->>> from tightrope.service.storage.memory import MemoryJournal
->>> journal = MemoryJournal()
->>> journal.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
->>> audit(journal)
-1
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Started(_Entry, tag="started"):
     """The experiment as its spec states it, and how long it waits for outcomes: the first entry, and again when that changes.
 
     `reset_caps` names the hard caps that begin at 0 with this change, whatever was spent. `ranges` are those of usage that no rule
-    declares, as they were inferred (`usage_ranges`).
+    declares, as they were inferred.
     """
 
     format: int

@@ -7,7 +7,7 @@ import datetime
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,7 @@ from tightrope.service.journal.audit import ChainWalk
 from tightrope.service.journal.chain import GENESIS
 from tightrope.service.journal.contract import Journal, bound_snapshots, fault_of, row_at
 from tightrope.service.journal.heads import Head, read_head, require_head
-from tightrope.service.journal.rows import Row, entry_of, hash_of
+from tightrope.service.journal.rows import Row, entry_of, hash_of, tag_of
 from tightrope.service.storage import open_journal as open_journal
 
 
@@ -61,7 +61,8 @@ def verify(
     """Replay a journal from its first entry, and compare every decision and every snapshot with what was recorded.
 
     Each row must carry the hash of the one before it. Where inputs were erased the chain is checked all the same, and the replay
-    goes on at the next snapshot whose digest is in the chain. The journal must be open.
+    goes on at the next snapshot whose digest is in the chain. The journal must be open. `JournalDamaged` names the first row or
+    snapshot that does not come out as recorded, and what differs.
 
     Parameters
     ----------
@@ -71,11 +72,6 @@ def verify(
         Called with the position now and then.
     trust : bool
         Whether classes of your own that the journal names may run: see `tightrope.trust`.
-
-    Raises
-    ------
-    JournalDamaged
-        Names the first row or snapshot that does not come out as recorded, and what differs.
     """
     if trust:
         trust_recorded(journal)
@@ -117,9 +113,8 @@ class _Walk:
         elif self.state is not None:
             assert self.state.head == before
             self.state.replay(row)
-        kind = entry.kind if isinstance(entry, entries.Blank) else entry.__struct_config__.tag
-        self.decisions += kind == "decided"
-        self.outcomes += kind == "learnt"
+        self.decisions += tag_of(row) == "decided"
+        self.outcomes += tag_of(row) == "learnt"
         self.not_repeated += self.state is None
         if isinstance(entry, entries.Started):
             self.config = entry
@@ -229,18 +224,8 @@ def copy_journal(source: Journal, target: Journal) -> Head:
 
 
 _COLUMNS: Final = (
-    *(
-        "position",
-        "time",
-        "kind",
-        "event_id",
-        "sequence",
-        "action",
-        "probability",
-        "probabilities",
-        "proposed",
-    ),
-    *("request", "reward", "usage", "queue", "detail", "by"),
+    *("position", "time", "kind", "event_id", "sequence", "action", "probability", "probabilities"),
+    *("proposed", "request", "reward", "usage", "queue", "detail", "by"),
 )
 
 
@@ -248,59 +233,60 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
     actions: list[str] = []
     for row in journal.rows():
         entry = entry_of(row)
-        flat: dict[str, Any] = dict.fromkeys(_COLUMNS)
-        kind = entry.kind if isinstance(entry, entries.Blank) else entry.__struct_config__.tag
-        flat |= {"position": row.position, "time": row.time, "kind": kind, "by": entry.by}
-        match entry:
-            case entries.Blank():
-                flat |= {"event_id": entry.event_id, "sequence": entry.number}
-                flat["action"] = None if entry.action is None else actions[entry.action]
-                flat["detail"] = "its inputs were erased"
-            case entries.Snapshotted():
-                flat["detail"] = _text({"position": entry.of, "digest": entry.digest, "label": entry.label})
-            case entries.Erased():
-                flat["detail"] = _text({"rows": entry.rows, "event_ids": entry.event_ids})
-            case entries.Started():
-                actions = entry.spec["actions"]
-                flat["detail"] = _text(msgspec.to_builtins(entry))
-            case entries.Decided():
-                flat |= {
-                    "event_id": entry.event_id,
-                    "sequence": entry.number,
-                    "action": actions[entry.action],
-                }
-                chances = entries.named_probabilities(entry, actions)
-                flat |= {"probability": entry.probability, "probabilities": chances and _text(chances)}
-                flat["proposed"] = None if entry.proposed is None else actions[entry.proposed]
-                flat["request"] = _text(msgspec.to_builtins(entry.request))
-                flat["queue"] = np.frombuffer(entry.queue).tolist()
-            case entries.Learnt() | entries.Refused():
-                flat |= {"event_id": entry.event_id, "reward": entry.reward}
-                flat["usage"] = None if entry.usage is None else _text(entry.usage)
-                if isinstance(entry, entries.Learnt):
-                    flat["sequence"] = entry.number
-                else:
-                    flat["detail"] = entry.reason
-            case entries.Expired():
-                flat["detail"] = _text({"sequences": entry.numbers, "event_ids": entry.event_ids})
-            case entries.TookEffect():
-                flat["detail"] = _text({"work": entry.work, "result": entry.result})
-            case entries.ModeChanged():
-                default = None if entry.default is None else actions[entry.default]
-                flat["detail"] = _text({"mode": entry.mode, "default": default})
-            case entries.WarmStarted():
-                flat["detail"] = _text({"file": entry.file, "sha256": entry.sha256, "rows": entry.rows})
-            case entries.RolledBack():
-                flat["detail"] = _text({"position": entry.position, "restore": entry.restore})
+        if isinstance(entry, entries.Started):
+            actions = entry.spec["actions"]
+        told = msgspec.structs.asdict(entry)
+        chosen = {name: told.get(name) for name in ("action", "proposed")}
+        flat = dict.fromkeys(_COLUMNS) | {name: told.get(name) for name in ("event_id", "reward", "by")}
+        flat |= {name: None if one is None else actions[one] for name, one in chosen.items()}
+        flat |= {
+            "position": row.position,
+            "time": row.time,
+            "kind": tag_of(row),
+            "sequence": told.get("number"),
+        }
+        flat |= {"usage": _text(told.get("usage")), "detail": _detail(entry, actions)}
+        if isinstance(entry, entries.Decided):
+            chances = entries.named_probabilities(entry, actions)
+            flat |= {"probability": entry.probability, "probabilities": _text(chances)}
+            flat["request"] = _text(msgspec.to_builtins(entry.request))
+            flat["queue"] = np.frombuffer(entry.queue).tolist()
         yield flat
+
+
+def _detail(entry: entries.Entry, actions: Sequence[str]) -> str | None:
+    """What an entry says that has no column of its own."""
+    match entry:
+        case entries.Blank():
+            return "its inputs were erased"
+        case entries.Refused():
+            return entry.reason
+        case entries.Started():
+            return _text(msgspec.to_builtins(entry))
+        case entries.Snapshotted():
+            return _text({"position": entry.of, "digest": entry.digest, "label": entry.label})
+        case entries.Erased():
+            return _text({"rows": entry.rows, "event_ids": entry.event_ids})
+        case entries.Expired():
+            return _text({"sequences": entry.numbers, "event_ids": entry.event_ids})
+        case entries.TookEffect():
+            return _text({"work": entry.work, "result": entry.result})
+        case entries.ModeChanged():
+            default = None if entry.default is None else actions[entry.default]
+            return _text({"mode": entry.mode, "default": default})
+        case entries.WarmStarted():
+            return _text({"file": entry.file, "sha256": entry.sha256, "rows": entry.rows})
+        case entries.RolledBack():
+            return _text({"position": entry.position, "restore": entry.restore})
+    return None
 
 
 # What makes a spreadsheet compute.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "'")
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+def _text(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _write_csv(rows: Iterator[dict[str, Any]], path: Path) -> int:
@@ -309,8 +295,7 @@ def _write_csv(rows: Iterator[dict[str, Any]], path: Path) -> int:
         writer = csv.DictWriter(file, _COLUMNS)
         writer.writeheader()
         for row in rows:
-            if row["queue"] is not None:
-                row["queue"] = _text(row["queue"])
+            row["queue"] = _text(row["queue"])
             for name in ("event_id", "action", "proposed", "by"):
                 row[name] = _no_formula(row[name])
             for name in ("reward", "probability"):

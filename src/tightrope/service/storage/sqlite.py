@@ -52,11 +52,7 @@ PRAGMA user_version = {FORMAT};
 
 
 def journal(address: str, experiment: str, *, read_only: bool = False) -> SqliteJournal:
-    """The journal of an experiment in the folder at `address`: its name, written so that different names give different files.
-
-    >>> journal("sqlite:data", "icu/night").path.name
-    'icu%2f.night.sqlite'
-    """
+    """The journal of an experiment in the folder at `address`: its name, written so that different names give different files."""
     if not experiment:
         raise InvalidInput("name must not be empty: journals are found by it.")
     return SqliteJournal(
@@ -65,16 +61,10 @@ def journal(address: str, experiment: str, *, read_only: bool = False) -> Sqlite
 
 
 class SqliteJournal(Journal):
-    """The journal in the file at `path`.
+    """The journal in the file at `path`; with `read_only` without the lock, also while another process writes.
 
-    Parameters
-    ----------
-    read_only : bool
-        Read alone, without the lock: also while another process writes.
-    vfs : str, optional
-        Name of an apsw VFS to go through instead of the operating system's: for tests that lose power.
-    synchronous : "FULL" or "NORMAL"
-        SQLite's setting. Only FULL keeps the promise of `append`; NORMAL is the control that shows a test can fail.
+    `vfs` names an apsw VFS to go through instead of the operating system's, for tests that lose power. Of SQLite's settings of
+    `synchronous` only FULL keeps the promise of `append`; NORMAL is the control that shows a test can fail.
     """
 
     def __init__(

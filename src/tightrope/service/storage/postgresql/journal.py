@@ -75,16 +75,9 @@ _TERM: Final = (
 
 
 class PostgresJournal(Journal):
-    """The journal of one experiment in the database at `url`.
+    """The journal of one experiment in the database at `url`, as libpq reads it; `read_only` needs no lease.
 
-    Parameters
-    ----------
-    url : str
-        ``postgresql://user@host/database``, as libpq reads it.
-    read_only : bool
-        Read alone, without the lease.
-    lease : Lease, optional
-        Shared by all experiments of a process; by default one for this experiment alone.
+    `lease` is shared by all experiments of a process; by default there is one for this experiment alone.
     """
 
     def __init__(
