@@ -2051,7 +2051,7 @@ export interface operations {
                 /** @description At most so many rows; 20 by default. */
                 limit?: number;
                 /** @description Which outcomes. */
-                status: "late" | "rejected" | "missing" | "pending";
+                status: "late" | "missing" | "pending" | "rejected";
             };
             header?: never;
             path?: never;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -189,23 +190,43 @@ class RollbackRequest(_Request):
 class EventQuery(msgspec.Struct, frozen=True):
     """Which event: the end of `GET /v1/decisions/…`."""
 
-    event_id: str
+    event_id: Annotated[Name, msgspec.Meta(description="The caller's name for the decision.")]
 
 
 class PageQuery(msgspec.Struct, frozen=True):
     """Which rows of a list, newest first: so many at most, before a position."""
 
-    limit: int = 20
-    before: int | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most so many rows; 20 by default.")] = (
+        20
+    )
+    before: (
+        Annotated[int, msgspec.Meta(ge=1, le=1 << 62, description="What the page before gave as `before`.")]
+        | None
+    ) = None
 
 
 class OutcomeQuery(PageQuery, frozen=True, kw_only=True):
     """Which outcomes of `GET /v1/outcomes`."""
 
-    status: Literal["late", "rejected", "missing", "pending"]
+    status: Annotated[
+        Literal["late", "rejected", "missing", "pending"], msgspec.Meta(description="Which outcomes.")
+    ]
 
 
 Body = TypeVar("Body", bound=_Request)
+Query = TypeVar("Query", bound=msgspec.Struct)
+
+
+def read_query(texts: Mapping[str, str], kind: type[Query]) -> Query:
+    """What path and query say, as `kind`, or a `Refusal` that names the parameter."""
+    given = {name: texts[name] for name in kind.__struct_fields__ if name in texts}
+    try:
+        given.get("event_id", "").encode()
+        return msgspec.convert(given, kind, strict=False)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        if "event_id" in given:
+            raise Refusal(404, "unknown", "no decision can have such an event_id") from None
+        raise _unfit(error, given, kind) from None
 
 
 def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
@@ -220,9 +241,8 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
         request: Body = decoder.decode(body)
     except msgspec.ValidationError as error:
         _require_depth(body, limits.depth)
-        path, words, _ = fault(error, _plain(body), kind, shown=_shown, table="an object")
-        at = path.removeprefix(".")
-        raise Refusal(422, "invalid", f"{at or 'the body'} {words}", field=at or None) from None
+        # As plain data, to say what came.
+        raise _unfit(error, _require_single_keys(body, _VALUES), kind) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         _require_depth(body, limits.depth)
         raise _malformed(error, body) from None
@@ -255,6 +275,12 @@ _CLOSES: Final = {ord("["): ord("]"), ord("{"): ord("}")}
 
 def _invalid(message: str) -> Refusal:
     return Refusal(422, "invalid", message)
+
+
+def _unfit(error: Exception, given: Any, kind: Any) -> Refusal:
+    path, words, _ = fault(error, given, kind, shown=_shown, table="an object")
+    at = path.removeprefix(".")
+    return Refusal(422, "invalid", f"{at or 'the body'} {words}", field=at or None)
 
 
 def _require_count(name: str, entries: list[Any] | dict[str, Any] | None, limits: Limits) -> None:
@@ -322,10 +348,6 @@ def _keys(table: dict[str, Any]) -> int:
         if isinstance(value, dict):
             count += _keys(value)
     return count
-
-
-def _plain(body: bytes) -> Any:
-    return _require_single_keys(body, _VALUES)
 
 
 def _without_negative_zeros(request: Body) -> Body:

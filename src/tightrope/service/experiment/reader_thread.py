@@ -15,6 +15,7 @@ from tightrope.ledger.hard_caps import Exhausted
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment.batch import Batch, Op
 from tightrope.service.experiment.experiment import Experiment, refused
+from tightrope.service.experiment.writer_thread import deliver
 from tightrope.service.journal import JournalDamaged, JournalError
 from tightrope.service.journal.contract import Journal
 
@@ -68,7 +69,7 @@ class Reader:
             if not answer.cancelled():
                 found = self._read(op)
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                    answer.get_loop().call_soon_threadsafe(_deliver, answer, found)
+                    answer.get_loop().call_soon_threadsafe(deliver, [(answer, found)])
         self._close()
 
     def _read(self, op: Op) -> Answer | None:
@@ -119,8 +120,3 @@ class Reader:
         if self._journal is not None:
             self._journal.close()
         self._journal = None
-
-
-def _deliver(answer: asyncio.Future[Answer | None], found: Answer | None) -> None:
-    if not answer.done():
-        answer.set_result(found)

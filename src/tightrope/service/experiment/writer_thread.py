@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 from tightrope.service.answer import Answer, Refusal
@@ -145,7 +145,7 @@ class Writer:
                     erasures = [isinstance(op.request, ErasureRequest) for op, _ in asked]
                     self._held += [pair for pair, held in zip(told, erasures) if held]
                     told = [pair for pair, held in zip(told, erasures) if not held]
-                self._on_loop(_deliver, told)
+                self._on_loop(deliver, told)
             self._release()
             if job is not None:
                 threading.Thread(target=self._work, args=(job,), name="background", daemon=True).start()
@@ -161,7 +161,7 @@ class Writer:
             held, self._held = self._held, []
             if status != "ready":
                 held = [(future, unavailable(status)) for future, _ in held]
-            self._on_loop(_deliver, held)
+            self._on_loop(deliver, held)
 
     def _start_audit(self) -> None:
         """Where the journal was opened anew: have its whole chain checked, beside all else."""
@@ -184,7 +184,7 @@ class Writer:
                 waiting += [future for future, _ in self._held]
                 self._inbox.clear()
             answer = unavailable("failing")
-            _deliver([(future, answer) for future in waiting])
+            deliver([(future, answer) for future in waiting])
         if not self._stopping or self._thread.is_alive():
             self._loop.call_later(_TICK_SECONDS, self._watch)
 
@@ -208,7 +208,7 @@ def stop_writers(writers: Collection[Writer]) -> None:
         one.join(max(0.0, deadline - time.monotonic()))
 
 
-def _deliver(told: list[tuple[asyncio.Future[Answer], Answer]]) -> None:
+def deliver(told: Sequence[tuple[asyncio.Future[Any], Answer | None]]) -> None:
     """On the loop: give each future its answer, unless it has one."""
     for future, answer in told:
         if not future.done():

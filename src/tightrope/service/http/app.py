@@ -39,7 +39,7 @@ from tightrope.service.http.keys import Key, Keys
 from tightrope.service.http.metrics import Metrics, Sample, Samples
 from tightrope.service.http.openapi import Route
 from tightrope.service.http.tracing import spans
-from tightrope.service.requests import LIMITS, Limits, read_body
+from tightrope.service.requests import LIMITS, Limits, read_body, read_query
 from tightrope.spec import Spec
 from tightrope_client import responses
 
@@ -179,7 +179,8 @@ class Service:
                     given = _header(scope["headers"], b"authorization")
                     self._admitted(route, self._keys.find(given, afresh=True), name)
             else:
-                asked = route.query({**query, **scope["path_params"]})
+                kind, texts = route.request, {**query, **scope["path_params"]}
+                asked = None if kind is None else read_query(texts, kind)
                 op = Op(route.handler, asked, by, reads=route.method == "GET")
             admission = self._reads if route.method == "GET" else self._writes
             ticket = admission.enter(name)

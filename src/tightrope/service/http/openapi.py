@@ -12,14 +12,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, NamedTuple, get_type_hints
+from typing import Any, Final, Literal, get_type_hints
 
 import msgspec
 
 from tightrope import templates
-from tightrope.service.answer import Refusal
 from tightrope.service.http.keys import Scope
-from tightrope.service.requests import Name
 from tightrope.spec import Spec
 from tightrope.version import __version__
 from tightrope_client import responses
@@ -54,30 +52,6 @@ class Route:
         """What its operation takes, by its signature: of a POST the type of the body, of a GET that of path and query; or None."""
         given = None if self.of_service else get_type_hints(self.handler)["request"]
         return None if given is type(None) else given
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """What path and query may hold, beside the experiment's name."""
-        return self.request.__struct_fields__ if self.method == "GET" and self.request else ()
-
-    def query(self, given: Mapping[str, str]) -> Any:
-        """The request of a GET, from the texts in its path and query."""
-        values = {
-            name: PARAMETERS[name].read(name, given.get(name))
-            for name in self.parameters
-            if PARAMETERS[name].required or name in given
-        }
-        return None if self.request is None else self.request(**values)
-
-
-class Parameter(NamedTuple):
-    """A part of a path or a query: its schema, what it means, and how its text is read."""
-
-    schema: dict[str, Any]
-    words: str
-    read: Callable[[str, str | None], Any]
-    where: Literal["path", "query"] = "query"
-    required: bool = False
 
 
 def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
@@ -199,18 +173,7 @@ def _operation(route: Route, keys: bool) -> dict[str, Any]:
         "responses": responses,
     }
     if not route.of_service:
-        # What is in the path first, then the experiment.
-        named = [(name, PARAMETERS[name]) for name in ("experiment", *route.parameters)]
-        operation["parameters"] = [
-            {
-                "name": name,
-                "in": one.where,
-                "required": one.required,
-                "schema": one.schema,
-                "description": one.words,
-            }
-            for name, one in sorted(named, key=lambda pair: pair[1].where)
-        ]
+        operation["parameters"] = _parameters(route)
     if route.method == "POST" and route.request is not None:
         operation["requestBody"] = {"required": True, "content": _json(_ref(route.request.__name__))}
     if route.scope is not None:
@@ -219,43 +182,27 @@ def _operation(route: Route, keys: bool) -> dict[str, Any]:
     return operation
 
 
-def _whole(name: str, text: str | None) -> int:
-    most = PARAMETERS[name].schema["maximum"]
-    if text is None or not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= most):
-        raise Refusal(422, "invalid", f"{name} must be a whole number from 1 to {most}, but got {text!r}")
-    return int(text)
-
-
-def _choice(name: str, text: str | None) -> str | None:
-    allowed = PARAMETERS[name].schema["enum"]
-    if text not in allowed:
-        raise Refusal(422, "invalid", f"{name} must be one of {', '.join(allowed)}, but got {text!r}")
-    return text
-
-
-def _event_id(name: str, text: str | None) -> str:
-    try:
-        event_id: str = msgspec.convert(text, Name)
-        event_id.encode()
-    except (msgspec.ValidationError, UnicodeEncodeError):
-        raise Refusal(404, "unknown", "no decision can have such an event_id") from None
-    return event_id
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    """What path and query may hold: what is in the path first, then the experiment."""
+    named = {"experiment": {**_TEXT, "description": "Its name; needed where several are served."}}
+    required: list[str] = []
+    if route.method == "GET" and route.request is not None:
+        [schema] = msgspec.json.schema_components([route.request])[1].values()
+        named, required = named | schema["properties"], schema.get("required", [])
+    listed = []
+    for name, given in named.items():
+        # A parameter that is left out is not null.
+        one = {key: value for key, value in given.get("anyOf", [given])[0].items() if key != "default"}
+        where = "path" if f"{{{name}}}" in route.path else "query"
+        words = one.pop("description")
+        listed.append(
+            {"name": name, "in": where, "required": name in required, "schema": one, "description": words}
+        )
+    return sorted(listed, key=lambda one: str(one["in"]))
 
 
 _TEXT: Final = {"type": "string"}
 _COUNT: Final = {"type": "integer", "minimum": 0}
-_LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": 1000}
-_POSITION: Final = {"type": "integer", "minimum": 1, "maximum": 1 << 62}
-_STATUS: Final = {"enum": ["late", "rejected", "missing", "pending"]}
-
-PARAMETERS: Final = {
-    "event_id": Parameter(_TEXT, "The caller's name for the decision.", _event_id, "path", True),
-    "experiment": Parameter(_TEXT, "Its name; needed where several are served.", lambda name, text: text),
-    "limit": Parameter(_LIMIT, "At most so many rows; 20 by default.", _whole),
-    "before": Parameter(_POSITION, "What the page before gave as `before`.", _whole),
-    "status": Parameter(_STATUS, "Which outcomes.", _choice, required=True),
-}
-
 _RETRY: Final = "After so many seconds the same request may be sent again."
 
 # One of each that a caller sends or gets all the time, from `examples/hospital.toml`.

@@ -43,9 +43,9 @@ _LARGEST_RATIO: Final = 20.0  # beyond it a rare coincidence would keep the poli
 class Unanswerable(TightropeError):
     """The journal can't say how a policy would have done. `reasons` say why, in words."""
 
-    def __init__(self, reasons: list[str]) -> None:
+    def __init__(self, *reasons: str) -> None:
         super().__init__("the journal can't answer: " + "; ".join(reasons))
-        self.reasons = tuple(reasons)
+        self.reasons = reasons
 
 
 @dataclass(frozen=True)
@@ -164,25 +164,25 @@ def judge(
     if last is not None:
         record.served, record.shadow = record.served[-whole_number("last", last, low=1) :], 0
     if not record.served:
-        raise Unanswerable(["it holds no decision that was served live"])
+        raise Unanswerable("it holds no decision that was served live")
     spec = spec_to_judge(spec, record.spec)
     policy = served_policy(spec)
     reader = Reader(spec, policy)
     if reasons := list(reader.misfits(record)):
-        raise Unanswerable(reasons)
+        raise Unanswerable(*reasons)
     rows, late, left_out = _usable(record, reader, may_lack)
     life = _lived(policy, reader, rows, late, record.spec, seed)
     if policy.rounds < _WORTH_LEAST:
         own = f"the policy would have made {policy.rounds} itself, fewer than {_WORTH_LEAST}"
-        raise Unanswerable([f"of {len(rows)} decisions with an outcome {own}"])
+        raise Unanswerable(f"of {len(rows)} decisions with an outcome {own}")
     try:
         found = _evaluated(life, spec, method, clip, may_miss, seed)
     except InvalidInput as error:
-        raise Unanswerable([str(error).rstrip(".")]) from error
+        raise Unanswerable(str(error).rstrip(".")) from error
     worth = found.weights.effective
     if worth < _WORTH_LEAST:
         words = f"{len(rows)} decisions with an outcome are worth {worth:.1f} rounds of the policy's own, fewer than {_WORTH_LEAST}"
-        raise Unanswerable([f"{words}: it seldom does what was served"])
+        raise Unanswerable(f"{words}: it seldom does what was served")
     adaptive = _learns(record.spec)
     return Judgement(
         experiment=record.spec.name,
@@ -214,16 +214,14 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
     unknown = len(record.served) - len(drawn)
     why = "of a policy whose probabilities have no closed form"
     if not drawn:
-        raise Unanswerable(
-            [f"none of the {unknown} decisions that were served live has a probability ({why})"]
-        )
+        raise Unanswerable(f"none of the {unknown} decisions that were served live has a probability ({why})")
     if all(one.entry.probability >= _CERTAIN for one in drawn if one.entry.probability is not None):
         words = "every decision was served with probability 1, so no row tells what another action would have brought"
-        raise Unanswerable([f"{words}; serve a policy that draws ({record.spec.policies[0].name!r} did not)"])
+        raise Unanswerable(f"{words}; serve a policy that draws ({record.spec.policies[0].name!r} did not)")
     try:
         late = [None if one.reward is None else reader.observed(one) for one in drawn]
     except InvalidInput as error:
-        raise Unanswerable([f"outcomes can't be read by the policy's rules: {error}"]) from error
+        raise Unanswerable(f"outcomes can't be read by the policy's rules: {error}") from error
     whole = [one for one, costs in zip(drawn, late, strict=True) if costs is not None]
     lacking = len(drawn) - len(whole)
     reasons = []
@@ -239,7 +237,7 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
             "those that are known need not be like the others"
         )
     if reasons:
-        raise Unanswerable(reasons)
+        raise Unanswerable(*reasons)
     costs = np.array([costs for costs in late if costs is not None])
     return (
         whole,
@@ -248,7 +246,7 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
             "in shadow mode": record.shadow,
             f"without a probability ({why})": unknown,
             "without their whole outcome": lacking,
-            **({"whose inputs were erased": record.erased} if record.erased else {}),
+            "whose inputs were erased": record.erased,
         },
     )
 
@@ -286,9 +284,7 @@ def _lived(
     n, J = len(rows), len(recorded.actions)
     if n * J > _MOST_NUMBERS:
         raise Unanswerable(
-            [
-                f"{n} decisions on {J} actions are more than fit into memory: judge the last {_MOST_NUMBERS // J}"
-            ]
+            f"{n} decisions on {J} actions are more than fit into memory: judge the last {_MOST_NUMBERS // J}"
         )
     rules = reader.spec.rules
     p, pi = np.empty((n, J)), np.zeros((n, J))
@@ -310,7 +306,7 @@ def _lived(
             quote = policy.quote(**offered.given)
         except InvalidInput as error:
             where = f"decision {one.entry.event_id!r} at position {one.position}"
-            raise Unanswerable([f"{where} can't be put to the policy: {error}"]) from error
+            raise Unanswerable(f"{where} can't be put to the policy: {error}") from error
         chances = np.asarray(quote.proposed.probabilities, dtype=float)
         if np.isnan(chances).any():
             # Without a closed form the draw itself stands in: as right on average, and noisier.
@@ -351,7 +347,7 @@ def _learn(policy: Policy, number: int, one: Served, costs: Array) -> None:
         policy.learn(number, one.reward, costs if awaited else None)
     except InvalidInput as error:
         where = f"the outcome of decision {one.entry.event_id!r} at position {one.known_at}"
-        raise Unanswerable([f"{where} can't be learnt by the policy: {error}"]) from error
+        raise Unanswerable(f"{where} can't be learnt by the policy: {error}") from error
 
 
 def _evaluated(
@@ -391,7 +387,7 @@ def _in_units(one: Measure, column: Any, share: float, served: Array) -> Estimat
     if column is None:
         return Estimate(one.name, one.value, one.low, one.high, one.bias, float(served.mean()))
     if not share:
-        raise Unanswerable([f"no decision was recorded to which {str(column.rule)!r} applies"])
+        raise Unanswerable(f"no decision was recorded to which {str(column.rule)!r} applies")
     value, low, high, recorded = (
         float(column.in_units(cost / share)) + 0.0 for cost in (one.value, one.low, one.high, served.mean())
     )
