@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tightrope.service.experiment import experiment, writer_thread
-from tightrope.service.experiment.background import Background
-from tightrope.service.experiment.state import ExperimentState
+from tightrope.service.experiment.state import Background, ExperimentState
 from tightrope.service.http import app
 from tightrope.service.journal.contract import Snapshot
 from tightrope.service.journal.rows import Row
@@ -101,7 +100,7 @@ def _state_changed(passed: Callable[[], bool]) -> None:
 
 
 def _half_answered(passed: Callable[[], bool]) -> None:
-    deliver = writer_thread._deliver
+    deliver = writer_thread.deliver
 
     def patched(told: list[Any]) -> None:
         if len(told) > 1 and passed():
@@ -110,7 +109,7 @@ def _half_answered(passed: Callable[[], bool]) -> None:
         else:
             deliver(told)
 
-    writer_thread._deliver = patched
+    writer_thread.deliver = patched
 
 
 def _half_an_answer(passed: Callable[[], bool]) -> None:

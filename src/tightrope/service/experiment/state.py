@@ -6,8 +6,9 @@ entry says and refuses the journal if a single bit of the answer comes out diffe
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Literal
 
@@ -22,13 +23,13 @@ from tightrope.ledger.ledger import Ledger
 from tightrope.ledger.totals import Totals
 from tightrope.ledger.trail import Moment, Trail
 from tightrope.log import Log
+from tightrope.models.background import Result
 from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.decision import Labels
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.rules import Column
 from tightrope.service.answer import Refusal
 from tightrope.service.experiment import configuration
-from tightrope.service.experiment.background import Background
 from tightrope.service.experiment.configuration import Ranges, constraint_names, served_part, served_policy
 from tightrope.service.experiment.policy_input import PolicyInput
 from tightrope.service.experiment.warm_start import teach
@@ -107,6 +108,35 @@ class Tally(msgspec.Struct, kw_only=True):
         """Which numbers of a context were outside their range."""
         for name in fields:
             self.outside[name] = self.outside.get(name, 0) + 1
+
+
+class Background:
+    """The background work of a policy, by its numbers in `Policy.background`: no request waits for it."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._works = policy.background()
+        for work in self._works:
+            work.deferred = True
+
+    def due(self) -> tuple[int, Callable[[], Result]] | None:
+        """The number of a work that has something to do, and what does it, on any thread."""
+        for number, work in enumerate(self._works):
+            if (job := work.due()) is not None:
+                return number, job
+        return None
+
+    def take(self, work: int, result: Result) -> entries.TookEffect:
+        """Let a result take effect."""
+        if not 0 <= work < len(self._works):
+            raise InvalidInput(f"work {work} is not done in the background.")
+        self._works[work].take(result)
+        return entries.TookEffect(work=work, result=result)
+
+    def prepare(self) -> None:
+        """Wait for what the next answer needs, so that no caller has to; what can't be fitted is for callers to hear."""
+        for work in self._works:
+            with contextlib.suppress(InvalidInput):
+                work.prepare()
 
 
 class ExperimentState:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tightrope.service.journal.entries import KINDS, Decided
 from tightrope.service.journal.rows import Row
-from tightrope.service.storage.postgresql.known_events import KnownEvents
+from tightrope.service.storage.postgresql.journal import KnownEvents
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tightrope[postgres]'")
 

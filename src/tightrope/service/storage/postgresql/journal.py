@@ -12,7 +12,8 @@ import math
 import struct
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, Final
 
 import psycopg
@@ -30,7 +31,6 @@ from tightrope.service.storage.postgresql.connection import (
     failure,
     give_up,
 )
-from tightrope.service.storage.postgresql.known_events import KnownEvents
 from tightrope.service.storage.postgresql.lease import Lease
 from tightrope.service.storage.postgresql.schema import require_format
 
@@ -72,6 +72,38 @@ _TERM: Final = (
     "UPDATE tightrope_lease lease SET term = lease.term + 1 FROM held WHERE lease.experiment = held.experiment "
     "RETURNING lease.term"
 )
+
+
+# 8 MiB: of 5 million events one in 250 that is new is asked for all the same, of 20 million one in 4.
+_BITS: Final = 1 << 26
+_places: Final = struct.Struct("<4I").unpack
+
+
+class KnownEvents:
+    """A Bloom filter of event ids: what it does not know is new for certain; what it knows may be.
+
+    It may be believed once it is `complete`: when every event of the journal has been noted.
+    """
+
+    def __init__(self) -> None:
+        self.complete = False
+        self._bits = bytearray(_BITS // 8)
+
+    def note(self, event_ids: Iterable[str | None]) -> None:
+        """These are in the journal, or may be soon."""
+        bits = self._bits
+        for one in event_ids:
+            if one is not None:
+                for place in _places(blake2b(one.encode(), digest_size=16).digest()):
+                    bits[(place >> 3) % len(bits)] |= 1 << (place & 7)
+
+    def may_hold(self, event_id: str) -> bool:
+        """False: it was never noted."""
+        bits = self._bits
+        for place in _places(blake2b(event_id.encode(), digest_size=16).digest()):
+            if not bits[(place >> 3) % len(bits)] & 1 << (place & 7):
+                return False
+        return True
 
 
 class PostgresJournal(Journal):
