@@ -224,7 +224,7 @@ def read_query(texts: Mapping[str, str], kind: type[Query]) -> Query:
         given.get("event_id", "").encode()
         return msgspec.convert(given, kind, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        if "event_id" in given:
+        if isinstance(error, UnicodeEncodeError) or "event_id" in given:
             raise Refusal(404, "unknown", "no decision can have such an event_id") from None
         raise _unfit(error, given, kind) from None
 
@@ -277,7 +277,7 @@ def _invalid(message: str) -> Refusal:
     return Refusal(422, "invalid", message)
 
 
-def _unfit(error: Exception, given: Any, kind: Any) -> Refusal:
+def _unfit(error: msgspec.ValidationError, given: Any, kind: Any) -> Refusal:
     path, words, _ = fault(error, given, kind, shown=_shown, table="an object")
     at = path.removeprefix(".")
     return Refusal(422, "invalid", f"{at or 'the body'} {words}", field=at or None)
