@@ -193,16 +193,15 @@ class EventQuery(msgspec.Struct, frozen=True):
     event_id: Annotated[Name, msgspec.Meta(description="The caller's name for the decision.")]
 
 
+_LIMIT: Final = msgspec.Meta(ge=1, le=1000, description="At most so many rows; 20 by default.")
+_BEFORE: Final = msgspec.Meta(ge=1, le=1 << 62, description="What the page before gave as `before`.")
+
+
 class PageQuery(msgspec.Struct, frozen=True):
     """Which rows of a list, newest first: so many at most, before a position."""
 
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most so many rows; 20 by default.")] = (
-        20
-    )
-    before: (
-        Annotated[int, msgspec.Meta(ge=1, le=1 << 62, description="What the page before gave as `before`.")]
-        | None
-    ) = None
+    limit: Annotated[int, _LIMIT] = 20
+    before: Annotated[int, _BEFORE] | None = None
 
 
 class OutcomeQuery(PageQuery, frozen=True, kw_only=True):

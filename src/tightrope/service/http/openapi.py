@@ -184,7 +184,9 @@ def _operation(route: Route, keys: bool) -> dict[str, Any]:
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
     """What path and query may hold: what is in the path first, then the experiment."""
-    named = {"experiment": {**_TEXT, "description": "Its name; needed where several are served."}}
+    named: dict[str, dict[str, Any]] = {
+        "experiment": {**_TEXT, "description": "Its name; needed where several are served."}
+    }
     required: list[str] = []
     if route.method == "GET" and route.request is not None:
         [schema] = msgspec.json.schema_components([route.request])[1].values()
