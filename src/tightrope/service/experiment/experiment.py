@@ -8,7 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -175,11 +175,12 @@ class Experiment:
 
         Some of it is needed later than in the first round: prices are computed when rounds have doubled.
         """
-        state, used = ExperimentState(self.spec), _example_of_late_usage(self.spec)
+        state = ExperimentState(self.spec)
+        request, used = state.input.example()
         with contextlib.suppress(InvalidInput, Exhausted, Refusal):
             for round_number in range(_WARM_UP_ROUNDS):
-                entry = state.decide(f"warm-up-{round_number}", _example(self.spec), time=0)
-                state.learn(entry.number, reward=0.5, usage=used or None)
+                entry = state.decide(f"warm-up-{round_number}", request, time=0)
+                state.learn(entry.number, reward=0.5, usage=used)
             if (due := state.background.due()) is not None:
                 due[1]()
 
@@ -230,10 +231,10 @@ class Experiment:
                         raise
                     answers.append(refused(self.name, error))
                 except Exception as error:
+                    log.exception("experiment %r: an operation failed, and nothing of it is kept", self.name)
                     if not op.reads:
-                        self._doubt(op, error)
+                        self.doubt([op], error)
                         return len(answers)
-                    log.exception("experiment %r: a read failed", self.name)
                     answers.append(_INTERNAL)
             batch.by = None
             if batch.forgets:
@@ -377,18 +378,12 @@ class Experiment:
         self.status, self.trouble = status, trouble
 
     def doubt(self, ops: Sequence[Op], error: Exception) -> None:
-        """What was asked went wrong in a way that `process` did not expect: go on from the journal."""
+        """What was asked went wrong by a defect of ours. The state may be half way: it is rebuilt from the journal."""
         self._errors.update(type(op.request) for op in ops if isinstance(op.request, _CALLS))
         self._fail(error)
-
-    def _doubt(self, op: Op, error: Exception) -> None:
-        """A defect of ours. The state may be half way: it is rebuilt from the journal."""
-        log.exception("experiment %r: an operation failed, and nothing of it is kept", self.name)
-        self.doubt([op], error)
-        if self._errors[type(op.request)] == ERRORS_IN_A_ROW:
-            log.error(
-                "experiment %r: not ready: %d errors in a row, and no success", self.name, ERRORS_IN_A_ROW
-            )
+        if ERRORS_IN_A_ROW in self._errors.values():
+            words = "experiment %r: not ready: %d errors in a row, and no success"
+            log.error(words, self.name, ERRORS_IN_A_ROW)
 
     def _fail(self, error: Exception) -> None:
         log.error("experiment %r: no decisions until its journal is read again: %s", self.name, error)
@@ -527,24 +522,3 @@ def refused(name: str, error: Refusal | InvalidInput | Exhausted | JournalDamage
 _INTERNAL: Final = Refusal(
     500, "internal", "an error inside the service; nothing of this request was kept"
 ).answer()
-
-
-def _example_of_late_usage(spec: Spec) -> dict[str, float]:
-    late = (rule.quantity for rule in spec.rules or () if rule.seen == "after")
-    return {quantity.usage: quantity.range[0] for quantity in late if quantity.usage is not None}
-
-
-def _example(spec: Spec) -> DecisionRequest:
-    context = None if spec.encoder is None else spec.encoder.example()
-    low: dict[str, Any] = {
-        usage: rule.quantity.range[0]
-        for rule in spec.rules or ()
-        if (usage := rule.quantity.usage) is not None and rule.seen == "before" and usage not in spec.usage
-    }
-    grouped = any(rule.among is not None for rule in spec.rules or ())
-    return DecisionRequest(
-        context=context,
-        features=None if spec.vector is None else list(spec.vector.example()),
-        usage=low or None,
-        group=[] if grouped else None,
-    )

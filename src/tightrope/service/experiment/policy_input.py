@@ -14,7 +14,7 @@ from tightrope.problem import Learner
 from tightrope.rules.rule import members
 from tightrope.rules.usage import entries
 from tightrope.service.experiment.configuration import Ranges
-from tightrope.service.requests import LIMITS, DecisionRequest
+from tightrope.service.requests import LIMITS, DecisionRequest, Used
 from tightrope.spec import Spec
 from tightrope.validation import Array
 from tightrope.words import Key, Place, Shown
@@ -109,6 +109,22 @@ class PolicyInput:
             raise InvalidInput(
                 f"group and event_id must have at most {most} bytes together, but have {size}."
             )
+
+    def example(self) -> tuple[DecisionRequest, Used | None]:
+        """A request that may be accepted, and the least that its outcome may say was used."""
+        known = [rule.quantity for rule in self._rules or ()]
+        least: Used = {one.usage: one.range[0] for one in known if one.usage is not None}
+        late = {name: value for name, value in least.items() if name in self._late_usage}
+        sent: dict[str, Any] = {
+            name: value for name, value in least.items() if name not in {*late, *self._fixed}
+        }
+        request = DecisionRequest(
+            context=None if self._features is None else self._features.example(),
+            features=None if self._vector is None else list(self._vector.example()),
+            usage=sent or None,
+            group=[] if self._grouped else None,
+        )
+        return request, late or None
 
     def read(self, request: DecisionRequest) -> Asked:
         """What is asked, in numbers."""
