@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.engine.gpu_device import Output, Work
+from tightrope.engine.gpu import Output, Work
 from tightrope.engine.gpu_program import ONE_BLOCK, SHADOW_PRICE, SHARED_BYTES, Program
 
 SHIM = r"""

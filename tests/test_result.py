@@ -424,7 +424,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightrope.result.files._VERSION", 2)
+    monkeypatch.setattr("tightrope.result.result._VERSION", 2)
     make().save(tmp_path)
     monkeypatch.undo()
     with pytest.raises(StateVersionError, match="version 2"):

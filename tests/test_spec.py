@@ -18,7 +18,7 @@ from tightrope.environments.build import (
     policies_of,
     register,
 )
-from tightrope.environments.table_file import TableSettings
+from tightrope.environments.table import TableSettings
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.spec import (
     DEFAULT_KIND,

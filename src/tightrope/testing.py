@@ -503,7 +503,7 @@ def small_environment(policy: Any) -> Tabular:
     told = [asked.n_actions, *(one.n_actions for one in models.values() if one is not None)]
     J, K = next((one for one in told if one is not None), 4), asked.n_constraints or 1
     reading = {name: one for name, one in models.items() if one is not None and one.n_features}
-    changes: dict[str, Any] = {"theta": None}
+    changes: dict[str, Any] = {}
     for name, model in reading.items():
         d = model.n_features
         rows = _instance(J, max(2, d), K).features

@@ -7,7 +7,7 @@ import pytest
 
 import tightrope as tr
 from tightrope.environments.build import environment_of
-from tightrope.environments.table_file import table_environment
+from tightrope.environments.table import table_environment
 from tightrope.spec import SpecError, make_spec
 from tightrope.testing import EnvironmentSuite
 

@@ -40,7 +40,6 @@ class TestTabular:
         )
         assert (env.n_contexts, env.n_actions, env.n_features, env.n_constraints) == (2, 3, 4, 2)
         assert not env.random_costs
-        assert not env.disjoint
         np.testing.assert_array_equal(env.costs, given["costs"])
         np.testing.assert_array_equal(env.cost_range, [[-1, 1], [-1, 1]])
         assert env.cost_features is env.features
@@ -69,13 +68,10 @@ class TestTabular:
         Tabular(**given)
         assert all(given[name].flags.writeable for name in given)
 
-    def test_shared_features_and_theta(self) -> None:
-        x, theta = np.array([[0.1, 0.2], [0.3, 0.1]]), np.arange(6.0) / 4
-        env = Tabular(**arguments(features=x, rewards=x @ theta.reshape(3, 2).T, theta=theta))
+    def test_shared_features(self) -> None:
+        env = Tabular(**arguments(features=np.array([[0.1, 0.2], [0.3, 0.1]])))
         assert env.disjoint
         assert env.n_features == 2
-        with pytest.raises(InvalidInput, match=r"theta must give the rewards.*rewards\[0, 0\]"):
-            Tabular(**arguments(features=x, theta=theta))
 
     def test_arms_only_without_constraints(self) -> None:
         env = Tabular([1.0], rewards=[[0.1, 0.2]])
@@ -149,8 +145,6 @@ class TestTabular:
             ({"actions": ["a", "b"]}, "actions must be 3 different strings"),
             ({"actions": ["a", "b", "a"]}, "actions must be 3 different strings"),
             ({"constraints": "ab"}, "constraints must be 2 different strings"),
-            ({"features": None, "theta": [1.0]}, "theta must come with features"),
-            ({"theta": [1.0]}, r"theta must have shape \(4,\)"),
             ({"name": 3}, "name must be a string"),
         ],
     )

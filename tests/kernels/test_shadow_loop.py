@@ -8,7 +8,7 @@ import pytest
 import tightrope as tr
 from kernel_tools import same
 from tightrope.engine.cpu import compiled
-from tightrope.engine.replication import tabular_arrays
+from tightrope.engine.recording import Terms
 from tightrope.environments import Tabular
 
 T = 400
@@ -109,7 +109,7 @@ def test_rounds_of_another_world_are_left_to_the_policy_itself():
     env = random_world(0)
     policy = tr.ShadowPrice(reward=tr.Ridge(3), constraints=2)
     policy.learn(policy.decide(np.ones((2, 3)), np.zeros((2, 2))), 1.0)
-    assert compiled(policy, env, tabular_arrays(env), 0, 30, np.array([30]), False) is None
+    assert compiled(policy, env, Terms.of(30, 1, 0, [30], False)) is None
     assert run(policy, env, rounds=30).choices.shape == (2, 30)
 
 

@@ -12,7 +12,6 @@ from tightrope.report import (
     BarSeries,
     NamedCurve,
     bars_figure,
-    bound_figure,
     curve_figure,
     last_violation_figure,
 )
@@ -35,11 +34,12 @@ def draw_figures() -> dict[str, Figure]:
     x = np.geomspace(1, 1e4, 50)
     return {
         "curves": draw_curves(),
-        "bound": bound_figure(
-            [NamedCurve("run", x, x**0.5)],
-            [NamedCurve("bound", x, 9 + x)],
+        "bound": curve_figure(
+            [NamedCurve("run", x, x**0.5), NamedCurve("bound", x, 9 + x, reference=True)],
             xlabel="Round",
             ylabel="Regret (reward)",
+            logx=True,
+            logy=True,
         ),
         "bars": bars_figure(
             ["icu", "other"],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tightrope.result import Result
-from tightrope.simulation.sentences import earned, kept, told
+from tightrope.simulation.page import earned, kept, told
 
 
 def runs(last: list[list[int]], reward: float = 9.0, **changes: Any) -> Result:

@@ -97,7 +97,8 @@ def test_what_cells_share_is_made_once(tmp_path, monkeypatch):
         return real(env, **options)
 
     monkeypatch.setattr(cells, "solve", counted)
-    monkeypatch.setattr(cells, "_solved", cells._Recent(2))
+    monkeypatch.setattr(cells, "_KEPT", 2)
+    monkeypatch.setattr(cells, "_recent", {})
     table = {
         "policy.V.scale": {"low": 0.1, "high": 2.0, "steps": 20},
         "environment.threshold": [0.11, 0.22, 0.33],

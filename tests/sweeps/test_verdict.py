@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tightrope.sweeps.verdict import Check, Trial
+from tightrope.sweeps.tune import Check, Trial
 
 
 def check(rounds, difference, *, spread=1.0, met=True, shortfall=0.0, regret=100.0, error=None):

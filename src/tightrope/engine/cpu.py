@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.engine.concerns import of_run, offered
-from tightrope.engine.replication import Replication, model_rows
+from tightrope.engine.recording import Terms
+from tightrope.engine.replication import Replication, model_rows, of_run, offered, tabular_arrays
 from tightrope.environments.tabular import Tabular
 from tightrope.kernels import shadow_loop
 from tightrope.models import hooks
@@ -31,35 +31,25 @@ COMPARATORS = {
 }
 
 
-def compiled(
-    policy: Any,
-    env: Tabular,
-    world: kernels.TabularArrays,
-    seed: int,
-    rounds: int,
-    grid: NDArray[np.int64],
-    keep_choices: bool,
-) -> Runner | None:
+def compiled(policy: Any, env: Tabular, terms: Terms) -> Runner | None:
     """A function that runs one replication, or None where `policy` has no compiled loop."""
+    world = tabular_arrays(env)
     # Of the class itself: one that inherits may decide otherwise.
     loop = vars(type(policy)).get("loop")
     if loop == "pessimistic-optimistic" and policy.compiles and not (policy.n_constraints and env.seen_mixed):
-        simulate = _pessimistic_optimistic(policy, env, world)
+        simulate: Loop | None = _pessimistic_optimistic(policy, env, world)
     elif loop == "shadow-price" and policy.compiles and not env.random_before:
-        found = _shadow_price(policy, env, world)
-        if found is None:
-            return None
-        simulate = found
-    elif loop in COMPARATORS:
-        simulate = functools.partial(_comparator, policy, world)
+        simulate = _shadow_price(policy, env, world)
     else:
+        simulate = functools.partial(_comparator, policy, world) if loop in COMPARATORS else None
+    if simulate is None:
         return None
 
     def run(replication: int, stop: NDArray[np.int64]) -> Replication:
-        out = Replication(env.n_actions, env.n_constraints, grid, rounds, keep_choices)
+        out, rounds, grid = Replication(env, terms), terms.rounds, terms.grid
         written = out.records, out.last_violation, out.choices, out.tally, out.drawn
         out.rounds_run, twin = simulate(
-            kernels.Run(np.uint64(seed), replication, rounds, grid, *written, stop)
+            kernels.Run(np.uint64(terms.seed), replication, rounds, grid, *written, stop)
         )
         if out.rounds_run == rounds:
             twin.decisions.made += rounds

@@ -1,8 +1,8 @@
 """Replications on a GPU: tens of thousands at once, by the same formulas and the same draws as on the CPU.
 
 The kernels stand in `replicate.cu` and `shadow_price.cu` and are compiled for the device and the shape at hand when they are
-first used: `gpu_program` says what is compiled, `gpu_arrays` what it reads, `gpu_shadow_price` both for `ShadowPrice`, `gpu_device`
-where it runs. All of it needs NumPy and CuPy alone.
+first used: `gpu_program` says what is compiled, `gpu_arrays` what it reads, `gpu_shadow_price` both for `ShadowPrice`.
+All of it needs NumPy and CuPy alone.
 
 `precision="single"` keeps what is estimated (Σ⁻¹, θ̂, widths, means of arms, shadow prices) in float32; the queues of known costs,
 the comparison of actions and every tally are float64 all the same. `precision="double"` is float64 throughout without fused
@@ -11,10 +11,12 @@ multiply-adds: the actions are then those of the CPU engine. `docs/gpu.md` has t
 
 from __future__ import annotations
 
+import functools
 import math
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,6 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.engine.cpu import policy_seed
 from tightrope.engine.gpu_arrays import comparator_arguments, policy_arguments, seed_keys, world_arguments
-from tightrope.engine.gpu_device import Device, Output, Work, cuda_device
 from tightrope.engine.gpu_program import (
     COMPARATOR,
     ONE_BLOCK,
@@ -36,13 +37,13 @@ from tightrope.engine.gpu_program import (
     require_short,
 )
 from tightrope.engine.gpu_shadow_price import shadow_price_arguments
-from tightrope.engine.recording import known_optimum, policy_name, recorded_rounds
+from tightrope.engine.recording import Terms, known_optimum, policy_name
 from tightrope.environments.drifting import Drifting
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import for_problem
 from tightrope.result import Result
-from tightrope.validation import Array, whole_number
+from tightrope.validation import Array
 
 __all__ = ["cuda_device", "simulate_many"]
 
@@ -71,21 +72,14 @@ def simulate_many(
         `PessimisticOptimistic` (so `LinUCB` too), `ShadowPrice` before its first round, `OPB`, `RoundRobin`, `Uniform` and
         `Oracle`, in any mixture.
     env : Tabular
-    rounds, replications, seed : int
-        Of each policy.
-    record, optimum, keep_choices
-        As for `tightrope.simulate`.
+    rounds, replications, seed, record, optimum, keep_choices
+        Of each policy, as for `tightrope.simulate`.
     precision : "single" or "double"
         Of the estimates; "double" makes the choices of the CPU engine.
     names : sequence of str, optional
-        What the policies are called in their results.
+        What the policies are called in their results, of which one for each policy is returned, in order.
     device : Device, optional
         Where the kernels run; by default the current CUDA device, by CuPy.
-
-    Returns
-    -------
-    list of Result
-        One for each policy, in order.
 
     Examples
     --------
@@ -112,16 +106,13 @@ def simulate_many(
         raise InvalidInput(
             f"names must have one entry for each of {len(policies)} policies, but has {len(labels)}."
         )
-    rounds = whole_number("rounds", rounds, low=1, high=2**31 - 1)
-    replications = whole_number("replications", replications, low=1, high=2**32 - 1)
-    seed = whole_number("seed", seed)
-    grid = recorded_rounds(rounds, record)
+    terms = Terms.of(rounds, replications, seed, record, keep_choices, most=(2**31 - 1, 2**32 - 1))
     policies = [for_problem(policy, env.problem()) for policy in policies]
     shapes = [program_for(policy, env, precision, keep_choices) for policy in policies]
-    best = known_optimum(env, optimum, grid)
+    best = known_optimum(env, optimum, terms.grid)
     for policy, shape in zip(policies, shapes):
         if shape["REAL"] == "float":
-            require_short(policy, rounds)
+            require_short(policy, terms.rounds)
     device = cuda_device() if device is None else device
     if device.shared_bytes < SHARED_BYTES:
         shapes = [
@@ -134,31 +125,16 @@ def simulate_many(
     results: list[Result | None] = [None] * len(policies)
     for program, members in groups.items():
         started = time.perf_counter()
-        settings = [policies[i] for i in members]
-        batches, device_seconds = _launch(
-            program, settings, env, rounds, replications, seed, grid, keep_choices, device
-        )
+        batches, device_seconds = _launch(program, [policies[i] for i in members], env, terms, device)
         seconds = (time.perf_counter() - started) / len(members)
-        for s, i in enumerate(members):
-            results[i] = _result(
-                batches[s],
-                env,
-                policy=labels[i],
-                rounds=grid,
-                optimum=best.value,
-                optimum_interval=best.interval,
-                baseline=best.baseline,
-                seed=seed,
-                seconds=seconds,
-                settings={
-                    "policy": repr(policies[i]),
-                    "environment": repr(env),
-                    "rounds": rounds,
-                    "replications": replications,
-                    "engine": f"gpu, {precision} precision",
-                    "device": device.name,
-                    "device seconds": device_seconds / len(members),
-                },
+        more = {
+            "engine": f"gpu, {precision} precision",
+            "device": device.name,
+            "device seconds": device_seconds / len(members),
+        }
+        for batch, i in zip(batches, members):
+            results[i] = terms.result(
+                policies[i], env, best, settings=more, name=labels[i], seconds=seconds, **batch._asdict()
             )
     return [result for result in results if result is not None]
 
@@ -172,17 +148,10 @@ class Batch(NamedTuple):
 
 
 def _launch(
-    program: Program,
-    policies: Sequence[Any],
-    env: Tabular,
-    rounds: int,
-    replications: int,
-    seed: int,
-    grid: NDArray[np.int64],
-    keep_choices: bool,
-    device: Device,
+    program: Program, policies: Sequence[Any], env: Tabular, terms: Terms, device: Device
 ) -> tuple[list[Batch], float]:
     """All replications of policies of one shape, in as few launches as the device's memory allows."""
+    rounds, replications, seed, grid, keep_choices = terms
     K, S, G = env.n_constraints, len(policies), len(grid)
     compared = program.kernel == COMPARATOR
     fields = program["FIELDS"]
@@ -264,24 +233,101 @@ def _joined(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     records, last, choices = zip(*batches)
-    return Batch(
-        np.concatenate(records), np.concatenate(last), None if choices[0] is None else np.concatenate(choices)
-    )
+    kept = None if choices[0] is None else np.concatenate(choices)
+    return Batch(np.concatenate(records), np.concatenate(last), kept)
 
 
-def _result(batch: Batch, env: Tabular, **rest: Any) -> Result:
-    tallies = kernels.tally_views(batch.records, env.n_actions, env.n_constraints)
-    return Result(
-        scenario=env.name,
-        reward=np.ascontiguousarray(tallies.mean_reward),
-        observed_reward=np.ascontiguousarray(tallies.reward),
-        cost=np.ascontiguousarray(tallies.costs),
-        mean_cost=np.ascontiguousarray(tallies.mean_costs),
-        counts=tallies.counts.astype(np.int64),
-        last_violation=batch.last_violation,
-        actions=env.actions,
-        constraints=env.constraints,
-        scales=tuple(env.units.scales.tolist()),
-        choices=batch.choices,
-        **rest,
-    )
+# --- where kernels run ---
+
+
+class Device(Protocol):
+    """Where kernels run."""
+
+    name: str
+    shared_bytes: int
+
+    def memory(self) -> int:
+        """Bytes of memory that may be used."""
+
+    def run(
+        self, program: Program, blocks: int, arguments: Sequence[Any], constants: Mapping[str, NDArray[Any]]
+    ) -> tuple[list[NDArray[Any]], float]:
+        """Launch and wait; the outputs in the order asked for, and the seconds that the kernel took."""
+
+
+class Output(NamedTuple):
+    """An array that a kernel writes, and the order of axes in which it is wanted."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    axes: tuple[int, ...]
+
+
+class Work(NamedTuple):
+    """Memory that a kernel needs, in bytes."""
+
+    size: int
+
+
+@functools.cache
+def cuda_device() -> Device:
+    """The current CUDA device, or why there is none."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise InvalidInput(
+            "engine='gpu' needs CuPy, which is not installed: pip install 'tightrope[gpu]', or the cupy package for your CUDA"
+        ) from error
+    try:
+        properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise InvalidInput(f"engine='gpu' needs a CUDA device, but none can be used here: {error}") from error
+    return _Cuda(cupy, properties["name"].decode(), properties["sharedMemPerBlockOptin"])
+
+
+@dataclass
+class _Cuda:
+    cupy: Any
+    name: str
+    shared_bytes: int
+    modules: dict[Program, Any] = field(default_factory=dict)
+
+    def memory(self) -> int:
+        free, _ = self.cupy.cuda.runtime.memGetInfo()
+        return int(free) // 2  # half of what is free
+
+    def run(
+        self, program: Program, blocks: int, arguments: Sequence[Any], constants: Mapping[str, NDArray[Any]]
+    ) -> tuple[list[NDArray[Any]], float]:
+        cupy = self.cupy
+        module = self.modules.get(program)
+        if module is None:
+            options = ("--std=c++17", "--use_fast_math" if program.fused else "--fmad=false")
+            module = self.modules[program] = cupy.RawModule(code=program.source, options=options)
+        kernel = module.get_function(program.name)
+        if program.shared > 48 * 1024:
+            kernel.max_dynamic_shared_size_bytes = program.shared
+        for name, value in constants.items():
+            there = cupy.ndarray(value.shape, value.dtype, module.get_global(name))
+            there[...] = cupy.asarray(value)
+        passed, outputs = [], []
+        for argument in arguments:
+            if isinstance(argument, Output):
+                array = cupy.zeros(argument.shape, argument.dtype)
+                outputs.append((array, argument.axes))
+                passed.append(array)
+            elif isinstance(argument, Work):
+                passed.append(cupy.empty(max(argument.size, 8), np.uint8))
+            elif isinstance(argument, np.ndarray):
+                # CuPy has no records; their bytes are the same.
+                plain = argument.view(np.uint8) if argument.dtype.names else argument
+                passed.append(cupy.asarray(plain))
+            else:
+                passed.append(argument)
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record()
+        kernel((blocks,), (program.threads,), tuple(passed), shared_mem=program.shared)
+        end.record()
+        end.synchronize()
+        seconds = cupy.cuda.get_elapsed_time(begin, end) / 1000.0
+        return [cupy.ascontiguousarray(array.transpose(axes)).get() for array, axes in outputs], seconds

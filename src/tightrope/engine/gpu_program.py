@@ -33,12 +33,7 @@ MOST_PULLS = 2**24  # float32 has no odd number beyond
 
 # The kernels of `replicate.cu` and `shadow_price.cu`, which are named so in lower case.
 ONE_THREAD, ONE_BLOCK, COMPARATOR, SHADOW_PRICE = 1, 2, 3, 4
-CODES = {
-    ONE_THREAD: "ONE_THREAD",
-    ONE_BLOCK: "ONE_BLOCK",
-    COMPARATOR: "COMPARATORS",
-    SHADOW_PRICE: "SHADOW_PRICE",
-}
+CODES = dict(enumerate(("ONE_THREAD", "ONE_BLOCK", "COMPARATORS", "SHADOW_PRICE"), start=1))
 # Shapes that one thread can hold.
 FEW_ACTIONS, FEW_FEATURES, FEW_CONSTRAINTS, FEW_ARM_COSTS = 16, 32, 32, 64
 # r̂ as in `kernels.clipped_reward`, by the least that it may be.
@@ -49,26 +44,13 @@ BLOCK_THREADS = 128
 
 @dataclass(frozen=True)
 class Program:
-    """What is compiled: one of the kernels with the sizes of a shape.
-
-    Attributes
-    ----------
-    kernel : int
-    sizes : tuple of (name, value)
-        Macros.
-    fused : bool
-        Whether a·b + c may be rounded once.
-    threads : int
-        Of a block.
-    shared : int
-        Bytes of shared memory of a block.
-    """
+    """What is compiled: one of the kernels with the sizes of a shape."""
 
     kernel: int
-    sizes: tuple[tuple[str, int | str], ...]
-    fused: bool
-    threads: int
-    shared: int
+    sizes: tuple[tuple[str, int | str], ...]  # macros
+    fused: bool  # whether a·b + c may be rounded once
+    threads: int  # of a block
+    shared: int  # bytes of shared memory of a block
 
     @property
     def name(self) -> str:
@@ -123,15 +105,9 @@ def program_for(
     loop = vars(type(policy)).get("loop")
     if loop in COMPARATORS:
         kind = COMPARATORS[loop]
-        common |= {
-            "REAL": "double",
-            "K_POLICY": 0,
-            "KNOWN_COSTS": 0,
-            "COMPARATOR": kind,
-            "STRIDE": BLOCK_THREADS,
-        }
         _, state = kernels.device_arms_size(J, 2 if kind == kernels.OPB else 0, False)
-        common |= {"STATE": state, "SETTINGS": max(J, kernels.OPB_SETTINGS)}
+        common |= {"REAL": "double", "K_POLICY": 0, "KNOWN_COSTS": 0, "COMPARATOR": kind}
+        common |= {"STRIDE": BLOCK_THREADS, "STATE": state, "SETTINGS": max(J, kernels.OPB_SETTINGS)}
         common |= kernels.cuda_tally(J, K, env.cost_noise != "none")
         return Program(COMPARATOR, _sizes(common, COMPARATOR), False, BLOCK_THREADS, 0)
     if loop == "shadow-price":

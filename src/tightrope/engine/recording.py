@@ -1,4 +1,4 @@
-"""The terms of a run, whatever engine it is on: the rounds recorded, the policy's name, and what regret is measured against."""
+"""The terms of a run on any engine: its size, the rounds recorded, what regret is measured against, and its `Result`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import kernels
 from tightrope.environments.custom import Custom
 from tightrope.environments.drifting import Drifting, Environment
 from tightrope.errors import InfeasibleProblem, InvalidInput
+from tightrope.result import Result
+from tightrope.rules import Units
 from tightrope.validation import Array, finite_number, whole_number
 
 GRID_POINTS = 200
@@ -25,11 +28,7 @@ def policy_name(policy: Any) -> str:
 
 
 def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[np.int64]:
-    """The rounds to record: geometric and even spacing together, the last round always among them.
-
-    >>> recorded_rounds(1000, [10, 100])
-    array([  10,  100, 1000])
-    """
+    """The rounds to record: geometric and even spacing together, the last round always among them."""
     if record is None or isinstance(record, (int, np.integer)):
         points = GRID_POINTS if record is None else whole_number("record", record, low=1)
         if points >= rounds:
@@ -48,8 +47,75 @@ def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[
     return np.unique(np.append(given, rounds))
 
 
+class Terms(NamedTuple):
+    """What is played: so many replications of so many rounds, by the draws of a seed; `grid` are the rounds recorded."""
+
+    rounds: int
+    replications: int
+    seed: int
+    grid: NDArray[np.int64]
+    keep_choices: bool
+
+    @classmethod
+    def of(
+        cls,
+        rounds: int,
+        replications: int,
+        seed: int,
+        record: int | Sequence[int] | None,
+        keep_choices: bool,
+        most: tuple[int | None, int | None] = (None, None),
+    ) -> Terms:
+        """The terms as asked for, checked; `most` rounds and replications at most."""
+        rounds = whole_number("rounds", rounds, low=1, high=most[0])
+        replications = whole_number("replications", replications, low=1, high=most[1])
+        grid = recorded_rounds(rounds, record)
+        return cls(rounds, replications, whole_number("seed", seed), grid, keep_choices)
+
+    def result(
+        self,
+        policy: Any,
+        env: Environment | Custom,
+        best: Optimum,
+        records: Array,
+        *,
+        name: str,
+        settings: dict[str, Any] | None = None,
+        **rest: Any,
+    ) -> Result:
+        """The `Result` of replications whose tallies are `records`, (R, G, fields)."""
+        K = env.n_constraints
+        tallies = kernels.tally_views(records, env.n_actions, K)
+        return Result(
+            policy=name,
+            scenario=env.name,
+            rounds=self.grid,
+            reward=np.ascontiguousarray(tallies.mean_reward),
+            observed_reward=np.ascontiguousarray(tallies.reward),
+            cost=np.ascontiguousarray(tallies.costs),
+            mean_cost=np.ascontiguousarray(tallies.mean_costs),
+            counts=np.ascontiguousarray(tallies.counts),
+            optimum=best.value,
+            optimum_interval=best.interval,
+            optimal_reward=best.earned,
+            baseline=best.baseline,
+            seed=self.seed,
+            actions=env.actions,
+            constraints=env.constraints,
+            scales=tuple(Units.of(env.rules, K).scales.tolist()),
+            settings={
+                "policy": repr(policy),
+                "environment": repr(env),
+                "rounds": self.rounds,
+                "replications": len(records),
+                **(settings or {}),
+            },
+            **rest,
+        )
+
+
 class Optimum(NamedTuple):
-    """The optimum per round its interval, where it comes from; and what it earns by each recorded round if it changes."""
+    """The optimum per round, its interval, where it comes from; and what it earns by each recorded round if it changes."""
 
     value: float | None
     interval: tuple[float, float] | None

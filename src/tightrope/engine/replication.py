@@ -1,22 +1,25 @@
-"""One replication: a tabular environment as the loops read it, what a run leaves, and the plain loop that any policy can run."""
+"""One replication: what it leaves, the plain loop that any policy can run in any world, and what a policy could not do in it."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+import abc
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.concerns import Concern, ignore
-from tightrope.engine.concerns import Offered, of_run, offered
+from tightrope.engine.recording import Terms
+from tightrope.environments.custom import Context, Custom
 from tightrope.environments.drifting import Environment, phases_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies import Policy
-from tightrope.problem import Part
-from tightrope.rules import Rules
+from tightrope.policies.watch import FIRST_LOOK, never_tried, totals_above, units_counted
+from tightrope.problem import Part, which_before
+from tightrope.rules import Rules, Units
 from tightrope.validation import Array
 
 KINDS = {"none": kernels.FIXED, "bernoulli": kernels.BERNOULLI, "gaussian": kernels.GAUSSIAN}
@@ -49,9 +52,8 @@ def model_rows(env: Tabular, part: Part, model: Any) -> Array:
     rows = env.problem().model_rows(part, model, features)
     if rows is None:
         rows = np.zeros((1, 1, 1))
-    return (
-        rows if len(rows) == env.n_contexts else np.ascontiguousarray(np.repeat(rows, env.n_contexts, axis=0))
-    )
+    C = env.n_contexts
+    return rows if len(rows) == C else np.ascontiguousarray(np.repeat(rows, C, axis=0))
 
 
 class Replication:
@@ -62,30 +64,15 @@ class Replication:
 
     __slots__ = ("choices", "concerns", "drawn", "last_violation", "records", "rounds_run", "tally")
 
-    def __init__(self, J: int, K: int, grid: NDArray[np.int64], rounds: int, keep_choices: bool) -> None:
-        self.tally = np.zeros(kernels.tally_size(J, K))
+    def __init__(self, env: Environment | Custom, terms: Terms) -> None:
+        K = env.n_constraints
+        self.tally = np.zeros(kernels.tally_size(env.n_actions, K))
         self.drawn = np.zeros(K)
-        self.records = np.zeros((len(grid), len(self.tally)))
+        self.records = np.zeros((len(terms.grid), len(self.tally)))
         self.last_violation = np.zeros(K, dtype=np.int64)
-        self.choices = np.zeros(rounds if keep_choices else 0, dtype=np.int16)
+        self.choices = np.zeros(terms.rounds if terms.keep_choices else 0, dtype=np.int16)
         self.rounds_run = 0
         self.concerns: list[Concern] = []
-
-
-class World(Protocol):
-    """Who brings the rounds of one replication to a policy object."""
-
-    def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
-        """What `decide` is given in round t, and the ids of the actions on offer."""
-        ...
-
-    def outcome(self, t: int, action: int) -> Outcome:
-        """What comes of an action in the round that was offered last."""
-        ...
-
-    def end(self) -> Offered:
-        """What concerns are judged by at the end: the names of the constraints, and how often actions were on offer."""
-        ...
 
 
 class Outcome(NamedTuple):
@@ -98,20 +85,42 @@ class Outcome(NamedTuple):
     mean_costs: Array
 
 
-def run_plainly(
-    policy: Any,
-    world: World,
-    out: Replication,
-    rounds: int,
-    grid: NDArray[np.int64],
-    stop: NDArray[np.int64],
-) -> Replication:
+class World(abc.ABC):
+    """Who brings the rounds of one replication to a policy object.
+
+    `before` and `after` are the costs that the policy sees before acting, and those that it is told after; None where it looks at
+    none of them.
+    """
+
+    def __init__(self, policy: Any, env: Environment | Custom) -> None:
+        self.env = env
+        before, K = which_before(env.costs_seen, env.n_constraints), env.n_constraints
+        constrained = getattr(policy, "n_constraints", K) > 0 and K > 0
+        self.before = np.flatnonzero(before) if constrained and before.any() else None
+        self.after = np.flatnonzero(~before) if constrained and not before.all() else None
+        rules = getattr(policy, "rules", None)
+        self.shows_group = isinstance(rules, Rules) and any(rule.among is not None for rule in rules)
+
+    @abc.abstractmethod
+    def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
+        """What `decide` is given in round t, and the ids of the actions on offer."""
+
+    @abc.abstractmethod
+    def outcome(self, t: int, action: int) -> Outcome:
+        """What comes of an action in the round that was offered last."""
+
+    @abc.abstractmethod
+    def end(self) -> Offered:
+        """What concerns are judged by at the end: the names of the constraints, and how often actions were on offer."""
+
+
+def run_plainly(policy: Any, world: World, terms: Terms, stop: NDArray[np.int64]) -> Replication:
     """One replication of any policy with `decide` and `learn`, in any world."""
-    tally, keep_choices = out.tally, len(out.choices) > 0
+    out, grid = Replication(world.env, terms), terms.grid
     if isinstance(policy, Policy):
         policy.notify = ignore
     at = 0
-    for t in range(1, rounds + 1):
+    for t in range(1, terms.rounds + 1):
         if stop[0]:
             break
         offer, ids = world.offer(t)
@@ -123,46 +132,40 @@ def run_plainly(
             )
         told, reward, mean, costs, mean_costs = world.outcome(t, a)
         policy.learn(decision, *told)
-        kernels.add_to_tally(tally, t, a, mean, reward, costs, 0, mean_costs, 0, out.last_violation)
-        if keep_choices:
+        kernels.add_to_tally(out.tally, t, a, mean, reward, costs, 0, mean_costs, 0, out.last_violation)
+        if terms.keep_choices:
             out.choices[t - 1] = a
         if t == grid[at]:
-            out.records[at] = tally
+            out.records[at] = out.tally
             at += 1
         out.rounds_run = t
-    if out.rounds_run == rounds:
+    if out.rounds_run == terms.rounds:
         out.concerns = of_run(policy, world.end(), out.records, grid)
     return out
 
 
-class TabularWorld:
+class TabularWorld(World):
     """A tabular environment, or one that drifts, by the same draws as the compiled loops."""
 
-    def __init__(self, policy: Any, env: Environment, seed: int, replication: int, rounds: int) -> None:
-        (_, self._last, self._env), *self._to_come = phases_of(env, rounds)
-        self._seed, self._replication, self._rounds = seed, replication, rounds
-        self._arrays = tabular_arrays(self._env)
-        K = self._env.n_constraints
-        constrained = getattr(policy, "n_constraints", K) > 0 and K > 0
-        self._drawn = np.zeros(K)
-        self._sleeping = not self._env.available.all()
+    def __init__(self, policy: Any, env: Environment, terms: Terms, replication: int) -> None:
+        super().__init__(policy, env)
+        (_, self._last, self._now), *self._to_come = phases_of(env, terms.rounds)
+        self._seed, self._replication, self._rounds = terms.seed, replication, terms.rounds
+        self._arrays = tabular_arrays(self._now)
+        self._drawn = np.zeros(env.n_constraints)
+        self._sleeping = not self._now.available.all()
         self._sees_context = bool(getattr(policy, "sees_context", False))
-        # Which costs it sees before acting, and which after; None where it looks at none of them.
-        before = self._env.seen_before
-        self._before = np.flatnonzero(before) if constrained and before.any() else None
-        self._after = np.flatnonzero(~before) if constrained and not before.all() else None
-        self._mixed = self._before is not None and self._after is not None
-        self._reward_rows, self._cost_rows = (
-            shown_rows(policy, self._env, part) for part in ("reward", "cost")
-        )
-        self._groups = getattr(self._env, "groups", None) if needs_group(policy) else None
+        self._mixed = self.before is not None and self.after is not None
+        self._reward_rows = shown_rows(policy, self._now, "reward")
+        self._cost_rows = shown_rows(policy, self._now, "cost")
+        self._groups = self._now.groups if self.shows_group else None
 
     def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
-        """What `decide` is given in round t, and the ids of the actions on offer."""
+        """As `World` says it."""
         if t > self._last:
             # All that was read off the environment before the first round is the same in every phase.
-            _, self._last, self._env = self._to_come.pop(0)
-            self._arrays = tabular_arrays(self._env)
+            _, self._last, self._now = self._to_come.pop(0)
+            self._arrays = tabular_arrays(self._now)
         world, seed, replication = self._arrays, self._seed, self._replication
         u, self._v = kernels.uniforms(seed, replication, t, kernels.CONTEXT_SLOT)
         self._c = c = kernels.pick(world.cdf, u)
@@ -170,11 +173,11 @@ class TabularWorld:
         offer: dict[str, Any] = {}
         if self._reward_rows is not None:
             offer["features"] = self._reward_rows.of(c, ids)
-        if self._before is not None:
-            shown = np.empty((len(ids), self._env.n_constraints))
+        if self.before is not None:
+            shown = np.empty((len(ids), self._now.n_constraints))
             kernels.offered_costs(world, seed, replication, t, c, ids, shown.reshape(-1))
-            offer["costs"] = np.ascontiguousarray(shown[:, self._before]) if self._mixed else shown
-        if self._after is not None and self._cost_rows is not None:
+            offer["costs"] = np.ascontiguousarray(shown[:, self.before]) if self._mixed else shown
+        if self.after is not None and self._cost_rows is not None:
             offer["cost_features" if self._mixed else "costs"] = self._cost_rows.of(c, ids)
         if self._sleeping:
             offer["actions"] = ids.tolist()
@@ -185,31 +188,136 @@ class TabularWorld:
         return offer, ids
 
     def outcome(self, t: int, action: int) -> Outcome:
-        """What comes of an action in the round that was offered last."""
+        """As `World` says it."""
         world, c, drawn = self._arrays, self._c, self._drawn
         mean = world.rewards[c, action]
         reward = kernels.draw_reward(
             self._seed, self._replication, t, self._v, mean, world.reward_kind, world.reward_scale
         )
         kernels.chosen_costs(world, self._seed, self._replication, t, c, action, drawn)
-        told = (reward,) if self._after is None else (reward, drawn[self._after])
+        told = (reward,) if self.after is None else (reward, drawn[self.after])
         mean_costs = drawn
-        if self._before is None:
+        if self.before is None:
             mean_costs = world.means[c, action]
-        elif self._after is not None:
+        elif self.after is not None:
             mean_costs = drawn.copy()
-            mean_costs[self._after] = world.means[c, action, self._after]
+            mean_costs[self.after] = world.means[c, action, self.after]
         return Outcome(told, reward, mean, drawn, mean_costs)
 
     def end(self) -> Offered:
-        """What concerns are judged by at the end."""
-        return offered(self._env, self._rounds)
+        """As `World` says it."""
+        return offered(self._now, self._rounds)
 
 
-def needs_group(policy: Any) -> bool:
-    """Whether a policy's rules ask for the group of a context."""
-    rules = getattr(policy, "rules", None)
-    return isinstance(rules, Rules) and any(rule.among is not None for rule in rules)
+class CustomWorld(World):
+    """One replication of an environment of your own."""
+
+    def __init__(self, policy: Any, env: Custom, terms: Terms, replication: int) -> None:
+        super().__init__(policy, env)
+        self._play, self._problem = env.play(terms.seed, replication), env.problem()
+        self._counts = np.zeros(env.n_actions)
+        self._late = np.flatnonzero(~env.seen_before)
+        self._models = {part: getattr(policy, f"{part}_model", None) for part in ("reward", "cost")}
+        self._context: Context
+
+    def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
+        """As `World` says it."""
+        self._context = context = self._play.context(t)
+        ids = context.ids
+        self._counts[ids] += 1.0
+        offer: dict[str, Any] = {}
+        rows = self._shown("reward", context.features, ids)
+        if rows is not None:
+            offer["features"] = rows
+        if self.before is not None:
+            offer["costs"] = np.ascontiguousarray(context.W[:, self.before])
+        if self.after is not None:
+            features = context.features if context.cost_features is None else context.cost_features
+            rows = self._shown("cost", features, ids)
+            if rows is not None:
+                offer["costs" if self.before is None else "cost_features"] = rows
+        if len(ids) < self.env.n_actions:
+            offer["actions"] = ids.tolist()
+        if self.shows_group:
+            offer["group"] = context.group
+        return offer, ids
+
+    def outcome(self, t: int, action: int) -> Outcome:
+        """As `World` says it."""
+        context = self._context
+        row = int(np.flatnonzero(context.ids == action)[0])
+        reward, late = self._play.outcome(t, context, action)
+        costs = context.W[row].copy()
+        costs[self._late] = late
+        means = self._play.means(context)
+        # What is seen before acting is its own mean.
+        mean, mean_costs = (reward, costs) if means is None else (float(means.rewards[row]), means.costs[row])
+        told = (reward,) if self.after is None else (reward, late)
+        return Outcome(told, reward, mean, costs, mean_costs)
+
+    def end(self) -> Offered:
+        """As `World` says it."""
+        return Offered(worded(self.env), units_counted(self.env), self._counts)
+
+    def _shown(self, part: Part, features: Array | None, ids: NDArray[np.int64]) -> Array | None:
+        """Features in the form of the policy's own model, where it has one."""
+        model = self._models[part]
+        if not isinstance(model, Model):
+            return None if features is None else features.copy()
+        if not model.n_features:
+            return None
+        if features is not None and (features.ndim == 2 or model.n_actions is not None):
+            return features.copy()
+        # Arms alone, or one x for all actions, to a model that all actions share.
+        rows = self._problem.model_rows(part, model, None if features is None else features[None])
+        assert rows is not None
+        return np.ascontiguousarray(rows[0][ids])
+
+
+class Offered(NamedTuple):
+    """What a run is judged by: its constraints in words, their units, and how often each action was on offer, (J,)."""
+
+    constraints: tuple[str, ...]
+    units: Units
+    counts: Array
+
+
+def offered(env: Tabular, rounds: int) -> Offered:
+    """The same of a tabular environment, in expectation."""
+    return Offered(worded(env), env.units, (env.weights @ env.available) * float(rounds))
+
+
+def worded(env: Environment | Custom) -> tuple[str, ...]:
+    """The constraints of an environment in words: its rules, where it has some."""
+    return env.constraints if env.rules is None else tuple(str(column.rule) for column in env.rules.columns)
+
+
+def of_run(policy: Any, world: Offered, records: Array, grid: NDArray[np.int64]) -> list[Concern]:
+    """The concerns of one run that `policy` is at the end of: none before round 512, nor for a policy of a user's own making.
+
+    `records` are the tallies at the rounds of `grid`, at which totals are looked at.
+    """
+    if not isinstance(policy, Policy) or grid[-1] < FIRST_LOOK:
+        return []
+    found = [*policy.own_concerns()]
+    found += never_tried(policy, policy.reward_model, world.counts)
+    K = policy.n_constraints
+    if K and len(world.constraints) == K:
+        totals = kernels.tally_views(records, len(world.counts), K).costs
+        found += _totals(policy, totals, grid, world)
+    return found
+
+
+def _totals(policy: Policy, totals: Array, grid: NDArray[np.int64], world: Offered) -> list[Concern]:
+    """Of totals (G, K): those that stayed above zero for long, as they stood in the last recorded round that found one."""
+    above, at = totals > 0.0, np.arange(len(grid))
+    begun = np.maximum.accumulate(np.where(above, -1, at[:, None])) + 1
+    since = np.where(above, grid[np.minimum(begun, len(grid) - 1)], 0)
+    for g in np.flatnonzero((above & (2 * since <= grid[:, None])).any(axis=1))[::-1].tolist():
+        found = totals_above(policy, totals[g], since[g], int(grid[g]), world.constraints, world.units)
+        if found:
+            return found
+    return []
 
 
 class ShownRows(NamedTuple):
@@ -227,10 +335,8 @@ class ShownRows(NamedTuple):
 
 def shown_rows(policy: Any, env: Tabular, part: Any) -> ShownRows | None:
     """What a policy object is shown, in the form of its own model where it has one."""
-    model, features = (
-        getattr(policy, f"{part}_model", None),
-        env.features if part == "reward" else env.cost_features,
-    )
+    model = getattr(policy, f"{part}_model", None)
+    features = env.features if part == "reward" else env.cost_features
     if not isinstance(model, Model):
         if features is None:
             return None

@@ -12,19 +12,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import kernels
 from tightrope.concerns import in_runs, of_runs
 from tightrope.concerns import warn as tell
 from tightrope.engine.cpu import Runner, compiled, policy_seed
-from tightrope.engine.custom_world import CustomWorld
-from tightrope.engine.recording import known_optimum, policy_name, recorded_rounds
-from tightrope.engine.replication import Replication, TabularWorld, World, run_plainly, tabular_arrays
+from tightrope.engine.recording import Terms, known_optimum, policy_name, recorded_rounds
+from tightrope.engine.replication import CustomWorld, Replication, TabularWorld, run_plainly
 from tightrope.environments.custom import Custom
 from tightrope.environments.drifting import Drifting, Environment
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import for_problem
-from tightrope.policies.watch import units_counted
 from tightrope.progress import progress_bar
 from tightrope.result import Result
 from tightrope.validation import whole_number
@@ -128,32 +125,22 @@ def simulate(
             precision="single" if engine == "gpu" else "double",
             names=None if name is None else [name],
         )[0]
-    rounds = whole_number("rounds", rounds, low=1)
-    replications = whole_number("replications", replications, low=1)
-    seed = whole_number("seed", seed)
+    terms = Terms.of(rounds, replications, seed, record, keep_choices)
     workers = (os.cpu_count() or 1) if workers is None else whole_number("workers", workers, low=1)
-    grid = recorded_rounds(rounds, record)
+    label = name or policy_name(policy)
     env.problem().require_fit(policy)
-    best = known_optimum(env, optimum, grid)
+    best = known_optimum(env, optimum, terms.grid)
 
     started = time.perf_counter()
-    runner = None
-    if compile and isinstance(env, Tabular):
-        runner = compiled(policy, env, tabular_arrays(env), seed, rounds, grid, keep_choices)
+    runner = compiled(policy, env, terms) if compile and isinstance(env, Tabular) else None
     stop = np.zeros(1, dtype=np.int64)
     done: dict[int, Replication] = {}
     interrupted = False
-    with progress_bar(name or policy_name(policy), replications, "runs", progress) as advance:
-        finished = (
-            _threads(runner, replications, workers, stop)
-            if runner is not None
-            else _python(
-                partial(_one, policy, env, seed, rounds, grid, keep_choices, stop),
-                replications,
-                workers,
-                rounds,
-            )
-        )
+    with progress_bar(label, terms.replications, "runs", progress) as advance:
+        if runner is not None:
+            finished = _threads(runner, terms.replications, workers, stop)
+        else:
+            finished = _python(partial(_one, policy, env, terms, stop), terms, workers)
         try:
             for replication, out in finished:
                 done[replication] = out
@@ -165,25 +152,18 @@ def simulate(
                 raise
         finally:
             finished.close()
-    result = _result(
-        done,
-        policy=name or policy_name(policy),
-        env=env,
-        grid=grid,
-        seed=seed,
-        keep_choices=keep_choices,
-        optimum=best.value,
-        optimum_interval=best.interval,
-        optimal_reward=best.earned,
-        baseline=best.baseline,
+    runs = [done[i] for i in sorted(done)]
+    result = terms.result(
+        policy,
+        env,
+        best,
+        np.stack([run.records for run in runs]),
+        name=label,
+        last_violation=np.stack([run.last_violation for run in runs]),
+        choices=np.stack([run.choices for run in runs]) if keep_choices else None,
+        concerns=of_runs(run.concerns for run in runs),
         seconds=time.perf_counter() - started,
         interrupted=interrupted,
-        settings={
-            "policy": repr(policy),
-            "environment": repr(env),
-            "rounds": rounds,
-            "replications": len(done),
-        },
     )
     for concern in result.concerns if warn else ():
         tell(f"{result.policy} on {result.scenario}: {in_runs(concern, len(done))}")
@@ -215,16 +195,16 @@ def _threads(
 
 
 def _python(
-    one: Callable[[int], tuple[int, Replication]], replications: int, workers: int, rounds: int
+    one: Callable[[int], tuple[int, Replication]], terms: Terms, workers: int
 ) -> Generator[tuple[int, Replication], None, None]:
     """Replications of a policy object, spread over processes when there is enough to do."""
-    workers = min(workers, replications)
-    if workers == 1 or rounds * replications < SERIAL_BELOW:
-        yield from map(one, range(replications))
+    workers = min(workers, terms.replications)
+    if workers == 1 or terms.rounds * terms.replications < SERIAL_BELOW:
+        yield from map(one, range(terms.replications))
         return
     from joblib import Parallel, delayed
 
-    jobs = (delayed(one)(replication) for replication in range(replications))
+    jobs = (delayed(one)(replication) for replication in range(terms.replications))
     outcomes = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs")(jobs)
     try:
         yield from outcomes
@@ -233,44 +213,9 @@ def _python(
 
 
 def _one(
-    policy: Any,
-    env: Environment | Custom,
-    seed: int,
-    rounds: int,
-    grid: NDArray[np.int64],
-    keep_choices: bool,
-    stop: NDArray[np.int64],
-    replication: int,
+    policy: Any, env: Environment | Custom, terms: Terms, stop: NDArray[np.int64], replication: int
 ) -> tuple[int, Replication]:
-    twin = policy.copy(policy_seed(seed, replication))
-    world: World
+    twin = policy.copy(policy_seed(terms.seed, replication))
     if isinstance(env, Custom):
-        world = CustomWorld(twin, env, seed, replication)
-    else:
-        world = TabularWorld(twin, env, seed, replication, rounds)
-    out = Replication(env.n_actions, env.n_constraints, grid, rounds, keep_choices)
-    return replication, run_plainly(twin, world, out, rounds, grid, stop)
-
-
-def _result(
-    done: dict[int, Replication], *, env: Environment | Custom, grid: Any, keep_choices: bool, **rest: Any
-) -> Result:
-    J, K = env.n_actions, env.n_constraints
-    order = sorted(done)
-    tallies = kernels.tally_views(np.stack([done[i].records for i in order]), J, K)
-    return Result(
-        scenario=env.name,
-        rounds=grid,
-        reward=np.ascontiguousarray(tallies.mean_reward),
-        observed_reward=np.ascontiguousarray(tallies.reward),
-        cost=np.ascontiguousarray(tallies.costs),
-        mean_cost=np.ascontiguousarray(tallies.mean_costs),
-        counts=np.ascontiguousarray(tallies.counts),
-        last_violation=np.stack([done[i].last_violation for i in order]),
-        actions=env.actions,
-        constraints=env.constraints,
-        scales=tuple(units_counted(env).scales.tolist()),
-        choices=np.stack([done[i].choices for i in order]) if keep_choices else None,
-        concerns=of_runs(done[i].concerns for i in order),
-        **rest,
-    )
+        return replication, run_plainly(twin, CustomWorld(twin, env, terms, replication), terms, stop)
+    return replication, run_plainly(twin, TabularWorld(twin, env, terms, replication), terms, stop)

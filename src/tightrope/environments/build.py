@@ -16,7 +16,7 @@ from tightrope.environments.bandit import bandit
 from tightrope.environments.custom import Custom
 from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
-from tightrope.environments.table_file import table_environment
+from tightrope.environments.table import table_environment
 from tightrope.environments.tabular import Tabular, changed, seen_words
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import build_policy
@@ -33,12 +33,7 @@ register = ENVIRONMENTS.register
 
 
 def environment_of(spec: Spec) -> Tabular | Custom:
-    """The environment that a spec describes, its rules included: a table, or one of your own.
-
-    >>> from tightrope.spec import make_spec
-    >>> environment_of(make_spec({"environment": {"kind": "bandit", "threshold": 0.1}}))
-    Tabular('bandit', contexts=1, actions=4, features=0, constraints=1, costs bernoulli, seen after)
-    """
+    """The environment that a spec describes, its rules included: a table, or one of your own."""
     if spec.environment is None:
         raise spec.error(
             "environment: is missing: a simulation needs to know who draws contexts, rewards and costs"
@@ -72,13 +67,7 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Tabular | Cust
 def policies_of(
     spec: Spec, env: Tabular | Custom, tells: Mapping[str, Callable[[], Any]] | None = None
 ) -> dict[str, Any]:
-    """The policies of a spec, by name, made to fit `env`; for `tells` see `tightrope.problem.Problem`.
-
-    >>> from tightrope.spec import make_spec
-    >>> spec = make_spec({"environment": {"kind": "bandit"}, "policy": {"kind": "pessimistic-optimistic", "slater": 0.5}})
-    >>> policies_of(spec, environment_of(spec))["pessimistic-optimistic"]
-    PessimisticOptimistic(reward=ArmMeans(4, bonus=1), cost=ArmMeans(4, bonus=1), constraints=1, slater=0.5)
-    """
+    """The policies of a spec, by name, made to fit `env`; for `tells` see `tightrope.problem.Problem`."""
     try:
         return {policy.name: build_policy(policy, env.problem(tells)) for policy in spec.policies}
     except SpecError as error:
@@ -98,30 +87,19 @@ def build_environment(
     Two settings are common to all tables, and speak to the rules: `usage` (for each usage that the rules count one number, one for
     each action, or one for each context and action) and `groups` (for each context its group or groups).
 
-    Parameters
-    ----------
-    rules : Rules, optional
-        They must name as many actions as the environment has. Costs are drawn as the environment draws its own: fixed, or
-        Bernoulli between the ends of the rules' ranges.
-    usage : mapping, optional
-        What each action uses, where the rules themselves fix it.
-    actions : sequence of str
-        Names for the actions; those of an environment that has names of its own must be the same.
-    name : str, optional
-        For an environment whose costs are replaced, or that has no name yet.
-
-    Examples
-    --------
-    >>> from tightrope.rules import Capacity
-    >>> wards = ["internal", "surgery", "family", "emergency", "cardiology", "other"]
-    >>> rules = Rules([Capacity("internal", at_most=0.1)], actions=wards)
-    >>> build_environment(EnvironmentSpec(kind="hospital"), rules=rules).constraints
-    ('capacity internal',)
+    Rules must name as many actions as the environment has; costs are then drawn as the environment draws its own: fixed, or
+    Bernoulli between the ends of the rules' ranges. `usage` is what each action uses, where the rules themselves fix it. `actions`
+    names the actions; those of an environment that has names of its own must be the same. `name` is for an environment whose
+    costs are replaced, or that has no name yet.
     """
-    settings = dict(spec.settings)
-    given_usage, groups = settings.pop("usage", {}), settings.pop("groups", None)
+    settings = {"usage": {}, **spec.settings}
+    if not isinstance(settings["usage"], Mapping):
+        raise SpecError(
+            f"environment.usage: must be a table of usages by name, but got {settings['usage']!r}"
+        )
     if spec.kind == "tabular" and "file" in settings:
-        given_usage, groups = _for_rules(spec.folder, settings["file"], given_usage, groups)
+        settings = _with_file(spec.folder, **settings)
+    given_usage, groups = settings.pop("usage"), settings.pop("groups", None)
     made = _made(spec, settings)
     if isinstance(made, Custom):
         if given_usage or groups is not None:
@@ -137,11 +115,11 @@ def build_environment(
     if name is not None and env.name == Tabular.__name__.lower():
         changes["name"] = name
     if rules is not None:
-        if "costs" in settings:
+        if "costs" in spec.settings:
             raise SpecError("environment.costs: the rules state the costs: leave one or the other out")
         _require_as_many(env, rules.actions)
         changes |= _rule_costs(env, rules, usage or {}, given_usage, groups)
-        _require_agreed(settings, changes["costs_seen"])
+        _require_agreed(spec.settings, changes["costs_seen"])
         changes["name"] = name or env.name
     elif given_usage or groups is not None:
         field = "usage" if given_usage else "groups"
@@ -152,61 +130,47 @@ def build_environment(
 # --- environments ---
 
 
+_ARRAYS = [one for one in inspect.signature(Tabular).parameters if one not in ("rules", "groups")]
+
+
 @register("tabular")
-def _tabular(*, file: str | None = None, folder: Path = Path(), **arrays: Any) -> Tabular:
-    known = [one for one in inspect.signature(Tabular).parameters if one not in ("rules", "groups")]
+def _tabular(**arrays: Any) -> Tabular:
     for field in arrays:
-        if field not in known:
-            raise unknown_field("environment", field, ["kind", "file", *known, "usage", "groups"])
-    loaded = {} if file is None else _arrays_of(folder, file, lambda field: not _is_for_rules(field))
-    for field in loaded:
-        if field not in known:
-            raise SpecError(f"environment.file: {folder / str(file)}: {unknown_field('', field, known)}")
-    for field in arrays:
-        if field in loaded:
-            raise SpecError(f"environment.{field}: is in the file {file} too: leave one of them out")
-    if "weights" not in arrays | loaded:
+        if field not in _ARRAYS:
+            raise unknown_field("environment", field, ["kind", "file", *_ARRAYS, "usage", "groups"])
+    if "weights" not in arrays:
         raise SpecError("environment.weights: is missing: a tabular environment needs weights and rewards")
-    return Tabular(**loaded, **arrays)
+    return Tabular(**arrays)
 
 
 for _factory in (bandit, hospital, synthetic):
     register(_factory.__name__)(_factory)
 
 
-def _arrays_of(folder: Path, file: Any, wanted: Callable[[str], bool]) -> dict[str, Any]:
+def _with_file(folder: Path, *, file: Any, usage: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
+    """The settings, and with them the arrays of a file: parameters of `Tabular`, `groups`, and ``usage.NAME``."""
     if not isinstance(file, str):
         raise SpecError(f"environment.file: must be a text, but got {file!r}")
     path = folder / file
     try:
         with np.load(path, allow_pickle=False) as archive:
-            entries = {field: archive[field] for field in archive.files if wanted(field)}
+            entries = {field: archive[field] for field in archive.files}
     except OSError as error:
         raise SpecError(f"environment.file: {path} can't be read: {error.strerror or error}") from error
     except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
         raise SpecError(
             f"environment.file: {path} must be a NumPy .npz archive of plain arrays, but it is not: {error}"
         ) from error
-    return {name: one if one.dtype.kind in "fiub" else one.tolist() for name, one in entries.items()}
-
-
-def _is_for_rules(field: str) -> bool:
-    return field == "groups" or field.startswith("usage.")
-
-
-def _for_rules(folder: Path, file: Any, usage: Any, groups: Any) -> tuple[Any, Any]:
-    """What the rules need to know, as stated and from the file, where it stands as ``usage.NAME`` and ``groups``."""
-    found = _arrays_of(folder, file, _is_for_rules)
-    if groups is not None and "groups" in found:
-        raise SpecError(f"environment.groups: is in the file {file} too: leave one of them out")
-    groups = found.pop("groups", groups)
-    if not isinstance(usage, Mapping):
-        return usage, groups
-    more = {name.removeprefix("usage."): one for name, one in found.items()}
-    for name in more:
-        if name in usage:
-            raise SpecError(f"environment.usage.{name}: is in the file {file} too: leave one of them out")
-    return {**usage, **more}, groups
+    used = dict(usage)
+    for field, array in entries.items():
+        name = field.removeprefix("usage.")
+        place = settings if name == field else used
+        if place is settings and name not in (*_ARRAYS, "groups"):
+            raise SpecError(f"environment.file: {path}: {unknown_field('', name, _ARRAYS)}")
+        if name in place:
+            raise SpecError(f"environment.{field}: is in the file {file} too: leave one of them out")
+        place[name] = array if array.dtype.kind in "fiub" else array.tolist()
+    return {**settings, "usage": used}
 
 
 def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular | Custom:
@@ -276,10 +240,12 @@ def _renamed(env: Tabular | Custom, actions: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _rule_costs(
-    env: Tabular, rules: Rules, fixed: Mapping[str, Mapping[str, float]], given: Any, groups: Any
+    env: Tabular,
+    rules: Rules,
+    fixed: Mapping[str, Mapping[str, float]],
+    given: Mapping[str, Any],
+    groups: Any,
 ) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise SpecError(f"environment.usage: must be a table of usages by name, but got {given!r}")
     needed = dict.fromkeys(usage for rule in rules if (usage := rule.quantity.usage) is not None)
     for usage in given:
         if usage not in needed:

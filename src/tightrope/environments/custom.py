@@ -1,18 +1,10 @@
-"""An environment of your own: anything that draws contexts and says what comes of an action.
-
->>> def draw(round, rng):
-...     return rng.uniform(0.0, 1.0, 2)
->>> def outcome(context, action, rng):
-...     return float(rng.random() < context[action])
->>> Custom(draw, outcome, actions=2)
-Custom('custom', actions=2, features=2, constraints=0)
-"""
+"""An environment of your own: anything that draws contexts and says what comes of an action."""
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -131,24 +123,12 @@ class Custom:
         optimum: float | None = None,
         name: str = "custom",
     ) -> None:
+        self._stated = {field: given for field, given in locals().items() if field != "self"}
         for what, given in (("draw", draw), ("outcome", outcome), ("means", means)):
             if not callable(given) and (what != "means" or given is not None):
                 raise InvalidInput(f"{what} must be a function, but got {given!r}.")
         if not isinstance(name, str):
             raise InvalidInput(f"name must be a string, but got {name!r}.")
-        self._stated: dict[str, Any] = {
-            "draw": draw,
-            "outcome": outcome,
-            "actions": actions,
-            "rules": rules,
-            "constraints": constraints,
-            "costs_seen": costs_seen,
-            "cost_range": cost_range,
-            "usage": usage,
-            "means": means,
-            "optimum": optimum,
-            "name": name,
-        }
         self.name, self.rules, self.usage = name, rules, dict(usage or {})
         self.draw, self.outcome, self.means = draw, outcome, means
         self.optimum = None if optimum is None else finite_number("optimum", optimum)
@@ -168,10 +148,10 @@ class Custom:
             names = None if isinstance(constraints, int) else constraints
             count = whole_number("constraints", constraints) if names is None else len(names)
             self.constraints = declared_names("constraints", names, "constraint", count)
-            K = len(self.constraints)
-            self.costs_seen = when_seen("costs_seen", costs_seen, K)
-            self.cost_range = None if cost_range is None else declared_ranges(cost_range, K)
-        self.seen_before = which_before(self.costs_seen, len(self.constraints))
+            self.costs_seen = when_seen("costs_seen", costs_seen, count)
+            self.cost_range = None if cost_range is None else declared_ranges(cost_range, count)
+        self.n_actions, self.n_constraints = len(self.actions), len(self.constraints)
+        self.seen_before = which_before(self.costs_seen, self.n_constraints)
 
     @classmethod
     def of(cls, world: Any) -> Custom:
@@ -202,16 +182,6 @@ class Custom:
         return type(self)(**{**self._stated, **changes})
 
     @property
-    def n_actions(self) -> int:
-        """J."""
-        return len(self.actions)
-
-    @property
-    def n_constraints(self) -> int:
-        """K."""
-        return len(self.constraints)
-
-    @property
     def truth(self) -> Tabular | None:
         """All contexts with their weights and means, where they are so few that they can be listed."""
         return None
@@ -239,11 +209,15 @@ class Custom:
 
         The rounds are spread evenly over the run; nothing is chosen, so a world that remembers what was done stays as it was.
         """
-        play, J, K = self.play(seed, replication), self.n_actions, self.n_constraints
+        play = self.play(seed, replication)
+        return self.table_of(play, n, (play.context(1 + (i * rounds) // n, i) for i in range(n)))
+
+    def table_of(self, play: Play, n: int, contexts: Iterable[Context]) -> Tabular:
+        """These n contexts with their true means, each with weight 1/n."""
+        J, K = self.n_actions, self.n_constraints
         rewards, costs, available = np.zeros((n, J)), np.zeros((n, J, K)), np.zeros((n, J), dtype=bool)
         groups: list[Any] = []
-        for i in range(n):
-            context = play.context(1 + (i * rounds) // n, i)
+        for i, context in enumerate(contexts):
             means = play.means(context)
             assert means is not None
             rewards[i, context.ids], costs[i, context.ids] = means

@@ -1,18 +1,10 @@
-"""A world that changes during the run: one table after another, each for its share of the rounds.
-
->>> from tightrope.environments import Tabular
->>> def arms(first, second):
-...     return Tabular([1.0], rewards=[[first, second]], costs=[[[-0.5], [0.5]]])
->>> env = Drifting([arms(0.2, 0.8), arms(0.8, 0.2)], name="two arms change places")
->>> [(phase.first, phase.last, phase.env.rewards[0].tolist()) for phase in env.split(1000)]
-[(1, 500, [0.2, 0.8]), (501, 1000, [0.8, 0.2])]
-"""
+"""A world that changes during the run: one table after another, each for its share of the rounds."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -76,6 +68,17 @@ class Drifting:
     name: str
     phases: tuple[Tabular, ...]
     shares: tuple[float, ...]
+    # As in every phase.
+    n_contexts: int
+    n_actions: int
+    n_features: int
+    n_constraints: int
+    actions: tuple[str, ...]
+    constraints: tuple[str, ...]
+    costs_seen: WhenSeen
+    features: Array | None
+    cost_features: Array | None
+    cost_range: Array
 
     def __init__(
         self, phases: Sequence[Tabular], shares: Sequence[float] | None = None, *, name: str = "drifting"
@@ -94,14 +97,10 @@ class Drifting:
                     what = "only weights, rewards and costs may change from phase to phase"
                     raise InvalidInput(f"{what}, but {field} of phases[{i}] is not that of phases[0].")
         vars(self).update(name=name, phases=worlds, shares=_shares(shares, len(worlds)))
+        vars(self).update({one.name: getattr(worlds[0], one.name) for one in fields(self)[3:]})
 
     def split(self, rounds: int) -> tuple[Phase, ...]:
-        """The phases of a run of that many rounds; one that would have no round is left out.
-
-        >>> one, other = (Tabular([1.0], rewards=[[r]]) for r in (0.1, 0.9))
-        >>> [(phase.first, phase.last) for phase in Drifting([one, other, one], [0.5, 0.1, 0.4]).split(4)]
-        [(1, 2), (3, 4)]
-        """
+        """The phases of a run of that many rounds; one that would have no round is left out."""
         ends = [math.floor(rounds * share + 0.5) for share in np.cumsum(self.shares)]
         ends[-1] = rounds
         firsts = [1, *(end + 1 for end in ends[:-1])]
@@ -121,54 +120,17 @@ class Drifting:
         }
         costs = np.concatenate([one.cost_locations for one in self.phases])
         weights = np.concatenate([share * one.weights for share, one in zip(self.shares, self.phases)])
+        known: dict[str, Any] = {"optimum": None}
         # Rules that change from phase to phase have no units in common.
-        rules = self.phases[0].rules
-        same = all(
-            one.rules == rules and (one.groups is None) == (self.phases[0].groups is None)
-            for one in self.phases
-        )
-        groups = [group for one in self.phases for group in one.groups or ()] or None
-        known = {
-            "theta": None,
-            "optimum": None,
-            "rules": rules if same else None,
-            "groups": groups if same else None,
-        }
-        return changed(self.phases[0], weights=weights, costs=costs, name=self.name, **known, **stacked)
+        one, *others = self.phases
+        if all(one.rules == two.rules and (one.groups is None) == (two.groups is None) for two in others):
+            groups = [group for phase in self.phases for group in phase.groups or ()]
+            known |= {"rules": one.rules, "groups": groups or None}
+        return changed(one, weights=weights, costs=costs, name=self.name, **known, **stacked)
 
     def problem(self, tells: Mapping[str, Callable[[], Any]] | None = None) -> Problem:
         """The problem that it poses, the same in every phase; what a policy was told must hold in all of them."""
         return replace(self.phases[0].problem(tells), truth=self.pooled.problem().truth)
-
-    @property
-    def n_contexts(self) -> int:
-        """C."""
-        return self.phases[0].n_contexts
-
-    @property
-    def n_actions(self) -> int:
-        """J."""
-        return self.phases[0].n_actions
-
-    @property
-    def n_features(self) -> int:
-        """Length of the feature vectors; 0 without features."""
-        return self.phases[0].n_features
-
-    @property
-    def n_constraints(self) -> int:
-        """K."""
-        return self.phases[0].n_constraints
-
-    @property
-    def actions(self) -> tuple[str, ...]:
-        """Their names."""
-        return self.phases[0].actions
-
-    @property
-    def constraints(self) -> tuple[str, ...]:
-        """Their names."""
-        return self.phases[0].constraints
 
     @property
     def rules(self) -> Rules | None:
@@ -179,26 +141,6 @@ class Drifting:
     def units(self) -> Units:
         """What turns costs into the units of the rules, over the whole run."""
         return self.pooled.units
-
-    @property
-    def costs_seen(self) -> WhenSeen:
-        """Whether costs are seen before acting, or after, or which when."""
-        return self.phases[0].costs_seen
-
-    @property
-    def features(self) -> Array | None:
-        """(C, J, d), (C, p) or None."""
-        return self.phases[0].features
-
-    @property
-    def cost_features(self) -> Array | None:
-        """Those of a cost model."""
-        return self.phases[0].cost_features
-
-    @property
-    def cost_range(self) -> Array:
-        """(K, 2): what the costs are known to lie in, in every phase."""
-        return self.phases[0].cost_range
 
     @property
     def weights(self) -> Array:
@@ -214,11 +156,7 @@ Environment: TypeAlias = Tabular | Drifting
 
 
 def phases_of(env: Environment, rounds: int) -> tuple[Phase, ...]:
-    """The phases of a run in any environment: one that lasts where nothing changes.
-
-    >>> [phase[:2] for phase in phases_of(Tabular([1.0], rewards=[[0.5]]), 100)]
-    [(1, 100)]
-    """
+    """The phases of a run in any environment: one that lasts where nothing changes."""
     return env.split(rounds) if isinstance(env, Drifting) else (Phase(1, rounds, env),)
 
 

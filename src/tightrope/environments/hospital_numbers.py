@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -25,15 +24,6 @@ Truth: TypeAlias = Literal["linear", "misspecified"]
 WARDS = ("internal", "surgery", "family", "emergency", "cardiology", "other")
 DIAGNOSES = ("other", "circulatory", "respiratory", "diabetes", "injury", "digestive")
 FEATURES = ("one", "age", "male", "prior inpatient", "prior emergency", *DIAGNOSES[1:])
-LICENCE = "CC BY 4.0"
-CREDIT = (
-    "Clore, J., Cios, K., DeShazo, J., Strack, B. (2014). Diabetes 130-US Hospitals for Years 1999-2008 "
-    "[dataset]. UCI Machine Learning Repository. doi:10.24432/C5230J",
-    "Strack, B., DeShazo, J. P., Gennings, C., Olmo, J. L., Ventura, S., Cios, K. J., Clore, J. N. (2014). "
-    "Impact of HbA1c Measurement on Hospital Readmission Rates: Analysis of 70,000 Clinical Database Patient "
-    "Records. BioMed Research International 2014, 781670",
-)
-
 LONGEST_STAY = 14  # days; the data hold no longer stay
 LEVELS = (5, 2, 3, 2, 6)  # age band, gender, prior inpatient, prior emergency, diagnosis
 _INPATIENT_SCORE = np.array([0.0, 0.3, 1.0])
@@ -41,11 +31,7 @@ _INPATIENT_SCORE = np.array([0.0, 0.3, 1.0])
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How well predicted probabilities fit patients that the fit has not seen.
-
-    >>> round(shipped().outcomes["30-day"].linear_quality.auc, 2)
-    0.64
-    """
+    """How well predicted probabilities fit patients that the fit has not seen."""
 
     auc: float
     log_loss: float
@@ -56,11 +42,7 @@ class Quality:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcome:
-    """One success to be rewarded, as a function of context and ward; the qualities are out of fold, folds by patient.
-
-    >>> shipped().outcomes["any"].coefficients.shape
-    (6, 10)
-    """
+    """One success to be rewarded, as a function of context and ward; the qualities are out of fold, folds by patient."""
 
     mean: float  # over all encounters
     by_ward: Array  # (6,), as logged
@@ -73,40 +55,27 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Stay:
-    """Length of stay in days, as a function of context and ward.
-
-    >>> stay = shipped().stay
-    >>> bool(stay.cells.min() >= 1 and stay.cells.max() <= 14)
-    True
-    """
+    """Length of stay in days, as a function of context and ward."""
 
     mean: float
     by_ward: Array  # (6,)
     ridge: float  # penalty on the slopes of the wards' deviations
     coefficients: Array  # (6, 10), the linear fit
-    cells: (
-        Array  # (360, 6), means by context and ward; the linear fit where fewer than 11 encounters were seen
-    )
+    # (360, 6), means by context and ward; the linear fit where fewer than 11 encounters were seen.
+    cells: Array
     r2: float  # share of the variance that the linear fit explains, out of fold
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Calibration:
-    """What the raw table says, as aggregate numbers: no row of a patient is kept.
-
-    >>> calibration = shipped("first")
-    >>> calibration.patients, round(float(calibration.weights.sum()), 12)
-    (36333, 1.0)
-    """
+    """What the raw table says, as aggregate numbers: no row of a patient is kept."""
 
     encounters: Sample  # whether every encounter counts or each patient's first alone
     kept: int  # encounters left after the exclusions, before those of unknown specialty go
     patients: int  # distinct ones among the encounters used
     counts: Codes  # (360,), encounters in each context
     shares: Array  # (6,), logged share of each ward
-    outcomes: Mapping[
-        Reward, Outcome
-    ]  # "30-day", not readmitted within 30 days; "any", not readmitted at all
+    outcomes: dict[Reward, Outcome]  # "30-day", not readmitted within 30 days; "any", not readmitted at all
     stay: Stay
     scikit_learn: str  # the version that grew the boosted trees
 
@@ -135,20 +104,12 @@ def contexts() -> Codes:
 
     Age bands: below 50, 50s, 60s, 70s, 80 and over. Prior inpatient visits: 0, 1, 2 or more. Prior
     emergency visits: 0, 1 or more. Diagnoses as in `DIAGNOSES`.
-
-    >>> contexts()[[0, 359]].tolist()
-    [[0, 0, 0, 0, 0], [4, 1, 2, 1, 5]]
     """
     return np.stack(np.unravel_index(np.arange(np.prod(LEVELS)), LEVELS), axis=1).astype(np.int64)
 
 
 def read(path: str | Path) -> Calibration:
-    """Read a calibration that `tightrope calibrate hospital` wrote.
-
-    >>> read("no_such_calibration.json")
-    Traceback (most recent call last):
-    tightrope.errors.InvalidInput: path must be an existing file, but got 'no_such_calibration.json'
-    """
+    """Read a calibration that `tightrope calibrate hospital` wrote."""
     if not Path(path).is_file():
         raise InvalidInput(f"path must be an existing file, but got {str(path)!r}")
     return _parse(Path(path).read_text(encoding="utf-8"), str(path))
@@ -156,11 +117,7 @@ def read(path: str | Path) -> Calibration:
 
 @functools.cache
 def shipped(encounters: Sample = "all") -> Calibration:
-    """The calibration that comes with Tightrope.
-
-    >>> shipped().shares.round(3).tolist()
-    [0.286, 0.185, 0.143, 0.146, 0.104, 0.136]
-    """
+    """The calibration that comes with Tightrope."""
     if encounters not in get_args(Sample):
         raise InvalidInput(f"encounters must be 'all' or 'first', but got {encounters!r}")
     name = "hospital.json" if encounters == "all" else "hospital_first.json"
@@ -185,15 +142,11 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 FORMAT = "tightrope hospital calibration 1"
 _CELLS = (int(np.prod(LEVELS)), len(WARDS))
-_SHAPES = {
+_SHAPES: dict[str, tuple[int, ...]] = {
     "counts": _CELLS[:1],
-    "shares": _CELLS[1:],
-    "by_ward": _CELLS[1:],
-    "coefficients": (len(WARDS), len(FEATURES)),
-    "boosted": _CELLS,
-    "cells": _CELLS,
+    **dict.fromkeys(("shares", "by_ward"), _CELLS[1:]),
 }
-_Part = TypeVar("_Part", Outcome, Stay)
+_SHAPES |= {"coefficients": (len(WARDS), len(FEATURES)), **dict.fromkeys(("boosted", "cells"), _CELLS)}
 
 
 def _parse(text: str, origin: str) -> Calibration:
@@ -201,38 +154,21 @@ def _parse(text: str, origin: str) -> Calibration:
         data = json.loads(text)
         if data["format"] != FORMAT:
             raise InvalidInput(f"{origin} must be in the format {FORMAT!r}, but got {data['format']!r}")
-        return Calibration(
-            encounters=data["encounters"],
-            kept=int(data["kept"]),
-            patients=int(data["patients"]),
-            counts=frozen(_array("counts", data["counts"]).astype(np.int64)),
-            shares=_array("shares", data["shares"]),
-            outcomes=MappingProxyType(
-                {name: _parsed(Outcome, data["outcomes"][name]) for name in get_args(Reward)}
-            ),
-            stay=_parsed(Stay, data["stay"]),
-            scikit_learn=str(data["scikit_learn"]),
-        )
-    except InvalidInput:
-        raise
-    except (ValueError, KeyError, TypeError) as error:
+        found = msgspec.convert(data, Calibration, dec_hook=_array)
+        for part in (found, found.stay, *(found.outcomes[name] for name in get_args(Reward))):
+            for name, shape in _SHAPES.items():
+                array = getattr(part, name, np.empty(shape))
+                if array.shape != shape:
+                    raise ValueError(f"{name} must have shape {shape}, but got shape {array.shape}")
+        return found
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
+        if isinstance(error, InvalidInput):
+            raise
         raise InvalidInput(f"{origin} is not a calibration: {error!r}") from error
 
 
-def _parsed(cls: type[_Part], entry: Mapping[str, Any]) -> _Part:
-    """An Outcome or a Stay: arrays, numbers, and qualities."""
-    values: dict[str, Any] = {}
-    for one in fields(cls):
-        given = entry[one.name]
-        if one.name in _SHAPES:
-            values[one.name] = _array(one.name, given)
-        else:
-            values[one.name] = Quality(**given) if one.name.endswith("quality") else float(given)
-    return cls(**values)
-
-
-def _array(name: str, values: ArrayLike) -> Array:
-    array = np.asarray(values, dtype=np.float64)
-    if array.shape != _SHAPES[name] or not np.isfinite(array).all():
-        raise ValueError(f"expected finite numbers of shape {_SHAPES[name]}, but got shape {array.shape}")
+def _array(kind: Any, values: ArrayLike) -> NDArray[Any]:
+    array = np.asarray(values, dtype=np.int64 if kind == Codes else np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError("expected finite numbers")
     return frozen(array)

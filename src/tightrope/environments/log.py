@@ -1,10 +1,4 @@
-"""A log of decisions as a world to simulate in: its rows come again, and of an action comes what came of it in rows like it.
-
->>> frame = {"age": [20, 30, 40, 50] * 20, "sent": ["a", "b", "a", "b"] * 20, "bought": [1, 0, 0, 1] * 20}
->>> env = from_log(frame, context=["age"], action="sent", reward="bought", neighbours=1)
->>> env
-Logged('log', actions=2, features=2, constraints=0)
-"""
+"""A log of decisions as a world to simulate in: its rows come again, and of an action comes what came of it in rows like it."""
 
 from __future__ import annotations
 
@@ -47,23 +41,17 @@ def from_log(
 
     Parameters
     ----------
-    frame : DataFrame of pandas or polars, pyarrow Table, mapping of columns, or list of rows
-    context : sequence of column names, mapping of names to declarations, or Encoder
-        As in `from_table`; nearness is measured on what the encoder makes of them.
+    frame, context, rules, group, name
+        As in `from_table`; nearness is measured on what the encoder makes of the context.
     action, reward : str
         Columns: what was done, and what came of it, in any unit.
     usage : mapping, optional
         For each usage that `rules` speak of: the column of what was used, for rules that are seen after acting; or a mapping from
         actions to columns or numbers, where it is known of every action, as it must be for rules that are seen before.
-    rules : Rules, optional
-        Its actions are the environment's.
-    group : str, optional
-        Column of each row's group, for rules `among` groups.
     neighbours : int
         Among how many of the nearest rows an outcome is drawn; all of them where an action has fewer.
     in_order : bool
         Rows come in the order of the log, over and over; by default at random.
-    name : str
 
     Returns
     -------
@@ -122,13 +110,7 @@ def from_log(
 
 
 class Logged(Custom):
-    """A `Custom` made by `from_log`, which knows how its rows were read.
-
-    Attributes
-    ----------
-    encoder : Encoder
-        What makes features of a row, of this log or a new one.
-    """
+    """A `Custom` made by `from_log`, which also has the `encoder` that makes features of a row, of this log or a new one."""
 
     def __init__(self, world: _World, rules: Rules | None, name: str) -> None:
         actions = None if rules is not None else world.actions
@@ -155,24 +137,7 @@ class Logged(Custom):
         if world.in_order:
             return None
         play, n = self.play(0, 0), len(world.codes)
-        rewards, costs = np.zeros((n, self.n_actions)), np.zeros((n, self.n_actions, self.n_constraints))
-        for i in range(n):
-            means = play.means(play.read(1, world.context(i)))
-            assert means is not None
-            rewards[i], costs[i] = means
-        return Tabular(
-            np.full(n, 1.0 / n),
-            rewards=rewards,
-            costs=costs,
-            reward_noise="none",
-            cost_range=(min(-1.0, costs.min(initial=0.0)), max(1.0, costs.max(initial=0.0))),
-            costs_seen=self.costs_seen,
-            actions=self.actions,
-            constraints=self.constraints,
-            rules=self.rules,
-            groups=None if world.table.groups is None else [world.context(i)["group"] for i in range(n)],
-            name=self.name,
-        )
+        return self.table_of(play, n, (play.read(1, world.context(i)) for i in range(n)))
 
 
 class _World:

@@ -9,7 +9,6 @@ import numpy as np
 
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput, SolverError
-from tightrope.lp import slater as slater_program
 from tightrope.problem import Seen
 from tightrope.validation import Array, finite_number, whole_number
 
@@ -29,21 +28,8 @@ def synthetic(
 
     Costs rise with the reward in part, so that constraints bind at the optimum as a rule.
 
-    Parameters
-    ----------
-    contexts, actions, features, constraints : int
-        C, J, d (at least 2) and K.
-    slater : float
-        Slater's constant, exact to 1e-9 (no meaning when K = 0).
-    seed : int
-        Same seed, same instance.
-    cost_noise : "none" or "bernoulli"
-        Bernoulli costs jump between −1 and 1.
-
-    Raises
-    ------
-    InvalidInput
-        Also when no costs with ‖μ_k‖ ≤ 1 reach that Slater constant; the message tells the largest that do.
+    `contexts`, `actions`, `features` and `constraints` are C, J, d (at least 2) and K; Bernoulli costs jump between −1 and 1.
+    `slater` is exact to 1e-9 (no meaning when K = 0); one that no costs with ‖μ_k‖ ≤ 1 reach is refused with the largest that do.
 
     Examples
     --------
@@ -75,7 +61,6 @@ def synthetic(
         cost_noise=cost_noise,
         costs_seen=costs_seen,
         name="synthetic",
-        theta=theta,
     )
 
 
@@ -98,6 +83,8 @@ def _costs(weights: Array, slopes: Array, delta: float) -> Array:
     Scaling costs scales Slater's constant (as long as its cap of 1 is not met) and a shift shifts it, so
     a = γ δ₀ − δ where δ₀ is the constant of the slopes alone. Then |cost| ≤ |a| + γ ≤ 1 as well.
     """
+    from tightrope.lp import slater as slater_program  # the LP solver takes long to import
+
     if slopes.shape[2] == 0:
         return slopes
     base = slater_program(weights, slopes).value

@@ -1,10 +1,4 @@
-"""Any table of logged decisions, or of labelled examples, as an environment.
-
->>> frame = {"age": [20, 30, 40, 50], "sex": ["f", "m", "f", "m"], "label": ["a", "b", "b", "b"]}
->>> env = from_table(frame, context=["age", "sex"], label="label")
->>> env.actions, env.rewards[0].tolist()
-(('a', 'b'), [1.0, 0.0])
-"""
+"""Any table of logged decisions, or of labelled examples, as an environment."""
 
 from __future__ import annotations
 
@@ -18,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.encoder import Encoder
-from tightrope.environments.tabular import Tabular
+from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InvalidInput
 from tightrope.files import replacing, write, write_json
 from tightrope.frames import Frame
-from tightrope.log import Codes, Log, LogColumns, by_action, units
-from tightrope.problem import Seen, WhenSeen
+from tightrope.log import Codes, History, Log, LogColumns, by_action, units
+from tightrope.problem import Seen
 from tightrope.rules import Rules
+from tightrope.spec import Spec, SpecError, convert_table
 from tightrope.toml import dumps
 from tightrope.validation import Array, finite_number, require_range
 
@@ -167,17 +162,14 @@ def table_of(
     low, scale = (least, most - least or 1.0) if least < 0.0 or most > 1.0 else (0.0, 1.0)
     inside = log.rewards if (low, scale) == (0.0, 1.0) else (log.rewards - low) / scale
     fits: _Fits | None = None
-    theta: Array | None = None
     if log.tells_all:
         rewards = table.averages(inside)
     else:
         fits = _Fits(table, log, ridge, table.context if unit is None else units(log.frame, unit), judge)
-        rewards, theta = fits.fit(
-            str(log.columns.reward), inside, low=0.0, high=1.0, shown=(low, low + scale)
-        )
+        rewards = fits.fit(str(log.columns.reward), inside, low=0.0, high=1.0, shown=(low, low + scale))
     noise: dict[str, Any] = {}
     if (low, scale) != (0.0, 1.0):
-        rewards, theta = low + scale * rewards, None
+        rewards = low + scale * rewards
         left = 0.0 if log.tells_all else float((log.rewards - rewards[table.context, log.actions]).std())
         noise = {"reward_noise": "gaussian", "reward_scale": max(1e-9 * scale, left)}
     used = _usage(table, log, fits, usage or {}, rules)
@@ -194,34 +186,20 @@ def table_of(
         rewards=rewards,
         costs=costs,
         cost_range=cost_range,
-        costs_seen=_agreed_seen(rules, costs_seen),
+        costs_seen=costs_seen or (rules.costs_seen if rules is not None else "before"),
         actions=log.action_names,
         name=name,
-        theta=theta,
         **noise,
     )
     return env, [] if fits is None else fits.doubts
 
 
 class Table(Tabular):
-    """A `Tabular` made by `from_table`, which knows how its rows were read.
+    """A `Tabular` made by `from_table`, which knows how its rows were read."""
 
-    Attributes
-    ----------
-    encoder : Encoder
-        What makes features of a row, of this table or a new one.
-    rules : Rules or None
-    usage : dict of str to (C, J) arrays
-        What each action uses in each context, by the names in the rules.
-    groups : list of str or None
-        The group of each context.
-    told : dict
-        What `from_table` was told of the columns: those of `action`, `reward`, `label`, `usage` and `group`.
-    """
-
-    encoder: Encoder
-    usage: dict[str, Array]
-    told: dict[str, Any]
+    encoder: Encoder  # what makes features of a row, of this table or a new one
+    usage: dict[str, Array]  # (C, J): what each action uses in each context, by the names in the rules
+    told: dict[str, Any]  # the columns of `action`, `reward`, `label`, `usage` and `group`
 
     def __init__(
         self,
@@ -251,21 +229,9 @@ class Table(Tabular):
         Beside ``wards.toml`` stand ``wards.encoder.json``, the encoder, and ``wards.npz``, the environment. What an action always
         uses is in the rules; what depends on the context, and is seen before acting, callers send, as they send the group.
 
-        Parameters
-        ----------
-        path : path that ends in .toml
-        policy : mapping, or several, optional
-            The ``[policy]``; by default "shadow-price" with the model that fits.
-        simulation : mapping, optional
-            The ``[simulation]``.
-        warm_start : DataFrame, mapping of columns or list of rows, optional
-            Past decisions, in columns that are called as those of this table: they go to ``wards.log.json``, and a service learns
-            from them before its first decision.
-
-        Returns
-        -------
-        Path
-            Of the spec.
+        `policy` is the ``[policy]``, or several; by default "shadow-price" with the model that fits. `simulation` is the
+        ``[simulation]``. `warm_start` is a table of past decisions, in columns that are called as those of this table: they go to
+        ``wards.log.json``, and a service learns from them before its first decision. The path of the spec is returned.
 
         Examples
         --------
@@ -292,10 +258,13 @@ class Table(Tabular):
             else:
                 arrays[f"usage.{name}"] = table
         if self.rules is not None:
-            data["rule"] = [
-                self._rule_table(one, rule.quantity.usage, fixed)
-                for one, rule in zip(self.rules.to_data(), self.rules)
-            ]
+            data["rule"] = self.rules.to_data()
+        for one, rule in zip(data.get("rule", ()), self.rules or ()):
+            if "action" in one:
+                chosen = one["action"]
+                one["action"] = [*map(str, chosen)] if isinstance(chosen, list | tuple) else str(chosen)
+            if rule.quantity.usage in fixed:
+                one["usage"] = fixed[rule.quantity.usage]
         if policy is not None:
             data["policy"] = dict(policy) if isinstance(policy, Mapping) else [dict(one) for one in policy]
         data["environment"] = {"kind": "tabular", "file": path.with_suffix(".npz").name}
@@ -313,30 +282,16 @@ class Table(Tabular):
 
     def _past(self, frame: Frame) -> dict[str, list[Any]]:
         """The columns that a warm start reads, as plain data, None where nothing is."""
-        named: list[Any] = [*self.encoder.columns]
-        for one in self.told.values():
-            nested = [*one.values()] if isinstance(one, Mapping) else [one]
-            named += [
-                leaf for two in nested for leaf in (two.values() if isinstance(two, Mapping) else [two])
-            ]
-        return {
-            name: frame.column(name).to_list()
-            for name in dict.fromkeys(one for one in named if isinstance(one, str))
-        }
 
-    def _rule_table(
-        self, stated: dict[str, Any], usage: str | None, fixed: Mapping[str, Mapping[str, float]]
-    ) -> dict[str, Any]:
-        """A ``[[rule]]``: actions by name, and what they always use."""
-        table = dict(stated)
-        if "action" in table:
-            chosen = table["action"]
-            table["action"] = (
-                [str(one) for one in chosen] if isinstance(chosen, list | tuple) else str(chosen)
+        def leaves(value: Any) -> list[Any]:
+            return (
+                [leaf for one in value.values() for leaf in leaves(one)]
+                if isinstance(value, Mapping)
+                else [value]
             )
-        if usage is not None and usage in fixed:
-            table["usage"] = dict(fixed[usage])
-        return table
+
+        named = [one for one in [*self.encoder.columns, *leaves(self.told)] if isinstance(one, str)]
+        return {name: frame.column(name).to_list() for name in dict.fromkeys(named)}
 
 
 class Contexts:
@@ -394,14 +349,13 @@ class _Fits:
 
     def fit(
         self, name: str, y: Array, *, low: float, high: float, shown: tuple[float, float] | None = None
-    ) -> tuple[Array, Array | None]:
-        """Means by context and action, clipped to [low, high], which is `shown` to people, and θ where nothing was clipped."""
+    ) -> Array:
+        """Means by context and action, clipped to [low, high], which is `shown` to people."""
         table = self._table
         coefficients = self._coefficients(y, np.ones(y.size, dtype=bool))
         if self._judge:
             self._check_skill(name, y)
-        theta = coefficients * table.scale
-        means = table.features @ theta.T
+        means = table.features @ (coefficients * table.scale).T
         outside = float(np.mean((means < low - _ROUNDING) | (means > high + _ROUNDING)))
         ends = shown or (low, high)
         if self._judge and outside > _CLIPPED_SHARE:
@@ -409,7 +363,8 @@ class _Fits:
                 f"the fit of {name!r} leaves [{ends[0]:g}, {ends[1]:g}] in {outside:.1%} of contexts and actions; "
                 "it was clipped there, so the means are no longer linear"
             )
-        return np.clip(means, low, high), None if outside else theta.ravel()
+        clipped: Array = np.clip(means, low, high)
+        return clipped
 
     def _coefficients(self, y: Array, seen: NDArray[np.bool_]) -> Array:
         return ridge_by_action(
@@ -504,7 +459,7 @@ def _usage(
         else:
             observed = log.frame.numbers(source)
             low, high = float(observed.min()), float(observed.max())
-            usage[name], _ = fits.fit(source, observed, low=low, high=high)
+            usage[name] = fits.fit(source, observed, low=low, high=high)
     return usage
 
 
@@ -520,14 +475,6 @@ def _costs(
     groups: list[str | None] = [None] * n if table.groups is None else [*table.groups]
     costs = np.stack([rules.costs({name: u[c] for name, u in usage.items()}, groups[c]) for c in range(n)])
     return costs, rules.range_of_costs(costs)
-
-
-def _agreed_seen(rules: Rules | None, stated: Seen | None) -> WhenSeen:
-    """When costs are seen: as is stated, else as the rules say."""
-    if stated is not None:
-        return stated
-    seen: WhenSeen = "before" if rules is None else rules.costs_seen
-    return seen
 
 
 def named(values: PerAction) -> dict[str, str | float]:
@@ -546,3 +493,85 @@ def _fitted(context: Any, frame: Any) -> Encoder:
     if not isinstance(context, Encoder):
         return Encoder(context).fit(frame)
     return context if context.fitted else context.copy().fit(frame)
+
+
+class TableSettings(History, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `[environment]` with `kind = "table"` says beside `kind`."""
+
+    # So many rows at most are contexts, drawn with a fixed seed where the table has more; means are fitted to all.
+    contexts: int = 4000
+    unit: str | None = None  # see `from_table`
+
+    def __post_init__(self) -> None:
+        History.__post_init__(self)
+        if self.contexts < 1:
+            raise InvalidInput(f"contexts must be at least 1, but got {self.contexts}")
+
+
+def table_environment(
+    spec: Spec, tell: Callable[[str], None] | None = None, log: Log | None = None
+) -> Tabular:
+    """The environment of a spec whose ``[environment]`` is a table: rows as its encoder reads them, costs as its rules count them.
+
+    What there is to doubt goes to `tell`, if there is one: it is for whoever makes the spec, not for every process that reads it.
+    `log` is the table, if it was read before.
+    """
+    stated = spec.environment
+    assert stated is not None
+    settings: TableSettings = convert_table(stated.settings, TableSettings, "environment")
+    if spec.encoder is None:
+        raise SpecError(
+            'context: is missing: an environment of kind "table" reads its rows by what callers send'
+        )
+    try:
+        log = settings.read(stated.folder) if log is None else log
+        usage = _usage_columns(spec, settings)
+        env, doubts = table_of(
+            log.for_actions(spec.actions) if spec.actions else log,
+            context=spec.encoder,
+            usage=usage,
+            rules=spec.rules,
+            unit=settings.unit,
+            name=spec.name,
+            judge=tell is not None,
+        )
+    except InvalidInput as error:
+        raise SpecError(error, within="environment") from error
+    if tell is not None:
+        for doubt in doubts:
+            tell(doubt)
+    return _fewer(env, settings.contexts)
+
+
+def _usage_columns(spec: Spec, settings: TableSettings) -> dict[str, Any]:
+    """Where each usage that a rule counts stands."""
+    usage: dict[str, Any] = {**spec.usage, **settings.usage}
+    if twice := [name for name in settings.usage if name in spec.usage]:
+        raise InvalidInput(
+            f"usage.{twice[0]}: a rule says already what each action uses: leave one of them out"
+        )
+    counted = dict.fromkeys(rule.quantity.usage for rule in spec.rules or ())
+    if missing := [name for name in counted if name is not None and name not in usage]:
+        raise InvalidInput(
+            f"usage.{missing[0]} is missing: a rule counts it: name the column of what was used"
+        )
+    return {name: one for name, one in usage.items() if name in counted}
+
+
+def _fewer(env: Tabular, most: int) -> Tabular:
+    """The environment with at most so many of its contexts, drawn by their weights."""
+    if env.n_contexts <= most:
+        return env
+    rng = np.random.default_rng(0)
+    at = np.sort(rng.choice(env.n_contexts, most, replace=False, p=env.weights))
+    return changed(
+        env,
+        weights=np.full(most, 1.0 / most),
+        features=None if env.features is None else env.features[at],
+        cost_features=None if env.cost_features is None else env.cost_features[at],
+        rewards=env.rewards[at],
+        costs=env.cost_locations[at],
+        available=env.available[at],
+        rules=env.rules,
+        groups=None if env.groups is None else [env.groups[c] for c in at],
+    )

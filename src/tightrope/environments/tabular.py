@@ -53,8 +53,6 @@ class Tabular:
         The actions on offer in each context, at least one; by default all.
     actions, constraints : sequences of str, optional
         Names.
-    theta : (d,), optional
-        A θ with ⟨θ, φ⟩ equal to the rewards, where one is known; (J p,) for features (C, p).
     optimum : float, optional
         The best mean reward per round that any policy can reach, where it is known: `tightrope.solve(env).value`. Simulations
         fall back on it where no LP solver is installed.
@@ -95,10 +93,16 @@ class Tabular:
     available: NDArray[np.bool_]
     actions: tuple[str, ...]
     constraints: tuple[str, ...]
-    theta: Array | None
     optimum: float | None
     rules: Rules | None
     groups: list[Any] | None
+    n_contexts: int  # C
+    n_actions: int  # J
+    n_features: int  # length of the feature vectors: d, or p where the actions share them; 0 without features
+    n_constraints: int  # K
+    disjoint: bool  # whether all actions share one feature vector, so that each has parameters of its own
+    seen_before: NDArray[np.bool_]  # (K,), which costs are seen before acting
+    seen_mixed: bool  # whether some costs are seen before acting and others after
 
     def __init__(
         self,
@@ -118,7 +122,6 @@ class Tabular:
         actions: Sequence[str] | None = None,
         constraints: Sequence[str] | None = None,
         name: str = "tabular",
-        theta: ArrayLike | None = None,
         optimum: float | None = None,
         rules: Rules | None = None,
         groups: Sequence[Any] | None = None,
@@ -145,61 +148,40 @@ class Tabular:
         means = _clipped_means(w, spread, span) if cost_noise == "gaussian" else w
         arrays: dict[str, Any] = {"weights": p, "features": phi, "cost_features": psi, "rewards": r}
         arrays |= {"costs": means, "cost_locations": w, "cost_range": span}
-        arrays |= {"available": _availability(available, r.shape), "theta": _theta(theta, phi, r)}
+        arrays["available"] = _availability(available, r.shape)
         # What is one array stays one.
         kept = {id(array): _read_only(array) for array in arrays.values() if array is not None}
-        fields: dict[str, Any] = {field: kept.get(id(array)) for field, array in arrays.items()}
-        fields |= {"name": name, "reward_noise": reward_noise, "cost_noise": cost_noise}
-        fields |= {"reward_scale": scale, "cost_scale": spread}
-        fields["costs_seen"] = when_seen("costs_seen", costs_seen, w.shape[2])
-        fields["actions"] = declared_names("actions", actions, "action", r.shape[1])
         if rules is not None and constraints is None:
             constraints = rules.names
-        fields["constraints"] = declared_names("constraints", constraints, "constraint", w.shape[2])
-        if rules is not None and rules.names != fields["constraints"]:
+        K, names = w.shape[2], declared_names("constraints", constraints, "constraint", w.shape[2])
+        if rules is not None and rules.names != names:
             raise InvalidInput(
-                f"constraints must be the columns of the rules, {list(rules.names)}, but got {list(fields['constraints'])}."
+                f"constraints must be the columns of the rules, {list(rules.names)}, but got {list(names)}."
             )
         if groups is not None and len(groups) != p.size:
             raise InvalidInput(f"groups must be those of each of {p.size} contexts, but got {len(groups)}.")
-        fields |= {"rules": rules, "groups": None if groups is None else list(groups)}
-        fields["optimum"] = None if optimum is None else finite_number("optimum", optimum)
-        vars(self).update(fields)
-
-    @property
-    def n_contexts(self) -> int:
-        """C."""
-        return int(self.rewards.shape[0])
-
-    @property
-    def n_actions(self) -> int:
-        """J."""
-        return int(self.rewards.shape[1])
-
-    @property
-    def n_features(self) -> int:
-        """Length of the feature vectors: d, or p when they are shared by the actions; 0 without features."""
-        return 0 if self.features is None else int(self.features.shape[-1])
-
-    @property
-    def n_constraints(self) -> int:
-        """K."""
-        return int(self.costs.shape[2])
-
-    @property
-    def disjoint(self) -> bool:
-        """Whether one feature vector is shared by all actions, so that each action has parameters of its own."""
-        return self.features is not None and self.features.ndim == 2
-
-    @property
-    def seen_before(self) -> NDArray[np.bool_]:
-        """(K,): which costs are seen before acting."""
-        return which_before(self.costs_seen, self.n_constraints)
-
-    @property
-    def seen_mixed(self) -> bool:
-        """Whether some costs are seen before acting and others after."""
-        return not isinstance(self.costs_seen, str)
+        seen = when_seen("costs_seen", costs_seen, K)
+        vars(self).update(
+            {field: kept.get(id(array)) for field, array in arrays.items()},
+            name=name,
+            reward_noise=reward_noise,
+            reward_scale=scale,
+            cost_noise=cost_noise,
+            cost_scale=spread,
+            costs_seen=seen,
+            actions=declared_names("actions", actions, "action", r.shape[1]),
+            constraints=names,
+            optimum=None if optimum is None else finite_number("optimum", optimum),
+            rules=rules,
+            groups=None if groups is None else list(groups),
+            n_contexts=p.size,
+            n_actions=r.shape[1],
+            n_features=0 if phi is None else phi.shape[-1],
+            n_constraints=K,
+            disjoint=phi is not None and phi.ndim == 2,
+            seen_before=which_before(seen, K),
+            seen_mixed=not isinstance(seen, str),
+        )
 
     @property
     def jumps(self) -> NDArray[np.bool_]:
@@ -230,11 +212,7 @@ class Tabular:
         )
 
     def problem(self, tells: Mapping[str, Callable[[], Any]] | None = None) -> Problem:
-        """The problem that it poses; for `tells` see `Problem`.
-
-        >>> Tabular([1.0], rewards=[[0.1, 0.7]]).problem().n_actions
-        2
-        """
+        """The problem that it poses; for `tells` see `Problem`."""
         return replace(self._problem, tells=tells) if tells else self._problem
 
     @cached_property
@@ -270,11 +248,7 @@ class Tabular:
 
 
 def seen_words(seen: WhenSeen) -> str:
-    """When costs are seen, in words.
-
-    >>> seen_words("after"), seen_words(("before", "after"))
-    ('after', 'before and after')
-    """
+    """When costs are seen, in words."""
     return seen if isinstance(seen, str) else "before and after"
 
 
@@ -361,25 +335,6 @@ def declared_names(name: str, given: Sequence[str] | None, prefix: str, count: i
     if len(names) != count or not all(isinstance(one, str) for one in names) or len(set(names)) != count:
         raise InvalidInput(f"{name} must be {count} different strings, but got {given!r}.")
     return names
-
-
-def _theta(theta: ArrayLike | None, phi: Array | None, rewards: Array) -> Array | None:
-    if theta is None:
-        return None
-    if phi is None:
-        raise InvalidInput("theta must come with features, but there are none.")
-    n_actions, d = rewards.shape[1], phi.shape[-1]
-    shared = phi.ndim == 2
-    parameters = finite_array("theta", theta, (n_actions * d if shared else d,))
-    claimed = phi @ parameters.reshape(n_actions, d).T if shared else phi @ parameters
-    wrong = np.abs(claimed - rewards) > 1e-9
-    if wrong.any():
-        c, j = first(wrong)
-        raise InvalidInput(
-            f"theta must give the rewards, but ⟨θ, φ⟩ = {claimed[c, j]:.9g} and rewards[{c}, {j}] = "
-            f"{rewards[c, j]:.9g}."
-        )
-    return parameters
 
 
 def _clipped_means(locations: Array, scale: float, span: Array) -> Array:

@@ -17,10 +17,10 @@ context, and a master program over blocks of contexts finds the next λ.
 
 from tightrope.lp.allocations import Method as Method
 from tightrope.lp.allocations import allocation as allocation
+from tightrope.lp.allocations import least_moves as least_moves
 from tightrope.lp.allocations import slater as slater
 from tightrope.lp.highs import LPSolution as LPSolution
 from tightrope.lp.highs import solve_lp as solve_lp
-from tightrope.lp.least_moves import least_moves as least_moves
 from tightrope.lp.mixture import MixtureProgram as MixtureProgram
 from tightrope.lp.program import Allocation as Allocation
 from tightrope.lp.program import Certificate as Certificate

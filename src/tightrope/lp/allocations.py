@@ -1,7 +1,8 @@
-"""Allocation programs, and Slater's constant, solved by whichever method fits their size."""
+"""Allocation programs, Slater's constant, and the smallest change of limits that lets all of them be met."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -29,18 +30,8 @@ def allocation(
 ) -> Allocation:
     """Solve the allocation program of the module's docstring.
 
-    Parameters
-    ----------
-    weights : (C,)
-        p_c >= 0; they need not sum to 1.
-    rewards, costs : (C, J) and (C, J, K), or with `offsets` (N,) and (N, K)
-        K may be 0.
-    offsets : (C+1,), optional
-        Rows offsets[c]:offsets[c+1] belong to context c.
-    epsilon : float or (K,)
-        How far below 0 the costs must stay.
-    method : "auto", "direct" or "decomposition"
-        The default goes by size.
+    Weights p_c >= 0 (C,) need not sum to 1. Rewards are (C, J) and costs (C, J, K), or with `offsets` (C+1,) rewards (N,) and costs
+    (N, K), of which rows offsets[c]:offsets[c+1] belong to context c. Costs must stay `epsilon` (a number or K of them) below 0.
 
     Raises
     ------
@@ -92,6 +83,43 @@ def slater(
     search = Decomposition(program, eps)
     search.widen(cap=1.0)
     return program.verified_slater(search.x(), search.center, "decomposition", search.iterations)
+
+
+def least_moves(
+    weights: Array, costs: Array, sizes: Any, which: Sequence[int], shares: Array | None = None
+) -> Array:
+    """How far each limit (K,) moves when all constraints of `which` can be met on average and the sum of the moves is least.
+
+    `weights` (C,) are those of the contexts; `costs` (R, K) those of the actions on offer, context after context, in the units in
+    which moves are counted; `sizes` (C,) says how many rows each context has, `shares` (K,) in which part of the contexts a limit
+    counts: moving it by 1 gives that much room. 1 by default.
+
+    >>> least_moves(np.ones(1), np.array([[0.5, -0.25], [-0.25, 0.5]]), [2], [0, 1])
+    array([0.25, 0.  ])
+    """
+    R, K = costs.shape
+    chosen = list(which)
+    moves = np.zeros(K)
+    if not chosen:
+        return moves
+    of = np.repeat(np.arange(len(sizes)), sizes)
+    p = (np.asarray(weights) / np.sum(weights))[of]
+    room = np.ones(len(chosen)) if shares is None else np.asarray(shares)[chosen]
+    # Rows of like size, whatever the units.
+    size = np.maximum(1e-300, np.abs(costs[:, chosen]).max(axis=0))
+    A_ub = sp.hstack([sp.csr_array((p[:, None] * costs[:, chosen] / size).T), sp.diags_array(-room / size)])
+    A_eq = sp.csr_array((np.ones(R), (of, np.arange(R))), shape=(len(sizes), R + len(chosen)))
+    objective = np.concatenate([np.zeros(R), np.ones(len(chosen))])
+    found = solve_lp(
+        objective / size.max(),
+        A_ub=A_ub,
+        b_ub=np.zeros(len(chosen)),
+        A_eq=A_eq,
+        b_eq=np.ones(len(sizes)),
+        maximise=False,
+    )
+    moves[chosen] = found.x[R:]
+    return moves
 
 
 def _chosen(method: Method, program: Program) -> Method:

@@ -22,9 +22,7 @@ class LPSolution:
     """What `solve_lp` found."""
 
     status: Status
-    value: (
-        float  # for a maximisation -inf when infeasible, inf when unbounded, for a minimisation the opposite
-    )
+    value: float  # when maximising -inf if infeasible and inf if unbounded, when minimising the opposite
     x: Array  # an optimal point (nan unless optimal)
     # Shadow prices: the derivative of `value` in each entry of `b_ub`, `b_eq` (nan unless optimal). Hence `duals_ub` is >= 0 when
     # maximising and <= 0 when minimising.

@@ -42,12 +42,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A verified optimum of `allocation` or `slater`.
-
-    >>> from tightrope.lp import allocation
-    >>> allocation([0.5, 0.5], [[0.0, 1.0], [0.0, 0.5]], [[[-0.5], [0.5]], [[-0.5], [0.5]]]).x.tolist()
-    [[0.0, 1.0], [1.0, 0.0]]
-    """
+    """A verified optimum of `allocation` or `slater`."""
 
     value: float  # Σ p r x; for `slater` the constant δ
     x: Array  # the probability of each action in each context, in the shape of the rewards

@@ -7,6 +7,7 @@ none, and the *joint* one, in which the costs drawn are part of the context, tak
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -116,10 +117,11 @@ def benchmark(env: Environment | Custom, rounds: int) -> Benchmark:
     """
     rounds = whole_number("rounds", rounds, low=1)
     if isinstance(env, Custom):
-        only = _solve_custom(env, 0.0, "auto", None, 0, rounds)
-        return Benchmark(only.value, only.interval, only.baseline, ((rounds, only),))
-    phases = phases_of(env, rounds)
-    solved = tuple((last - first + 1, solve(now)) for first, last, now in phases)
+        solved: tuple[tuple[int, Solution], ...] = (
+            (rounds, _solve_custom(env, 0.0, "auto", None, 0, rounds)),
+        )
+    else:
+        solved = tuple((last - first + 1, solve(now)) for first, last, now in phases_of(env, rounds))
     if len(solved) == 1:
         only = solved[0][1]
         return Benchmark(only.value, only.interval, only.baseline, solved)
@@ -337,10 +339,7 @@ def _solve_sampled(env: Tabular, eps: Array, method: lp.Method, samples: int, se
     )
     pooled = Atoms(contexts, np.full(contexts.size, 1.0 / contexts.size), costs)
     found = _solved(env, pooled, eps, "joint-sampled", method)
-    _, low, _ = mean_interval([_batch_value(env, batch, eps, method) for batch in batches])
-    fresh = [_Rows.of(env, _sampled(env, size, draw)).bound(found.duals, eps) for _ in range(_BATCHES)]
-    _, _, high = mean_interval(fresh)
-    return replace(found, interval=(min(float(low), found.value), max(float(high), found.value)))
+    return _with_interval(env, found, batches, (_sampled(env, size, draw) for _ in batches), method)
 
 
 def _solve_custom(
@@ -363,13 +362,15 @@ def _solve_custom(
     drawn = env.sampled(2 * n, rounds or 2 * n, whole_number("seed", seed))
     # Every second context: both halves come from the whole run, and so do the batches of each.
     found = _solved(drawn, _part(drawn, 0, 2), eps, "joint-sampled", method)
-    batches = [_part(drawn, 2 * i, 2 * _BATCHES) for i in range(_BATCHES)]
-    _, low, _ = mean_interval([_batch_value(drawn, batch, eps, method) for batch in batches])
-    bounds = [
-        _Rows.of(drawn, _part(drawn, 2 * i + 1, 2 * _BATCHES)).bound(found.duals, eps)
-        for i in range(_BATCHES)
-    ]
-    _, _, high = mean_interval(bounds)
+    batches, fresh = ([_part(drawn, 2 * i + half, 2 * _BATCHES) for i in range(_BATCHES)] for half in (0, 1))
+    return _with_interval(drawn, found, batches, fresh, method)
+
+
+def _with_interval(
+    env: Tabular, found: Solution, batches: Iterable[Atoms], fresh: Iterable[Atoms], method: lp.Method
+) -> Solution:
+    _, low, _ = mean_interval([_batch_value(env, batch, found.epsilon, method) for batch in batches])
+    _, _, high = mean_interval([_Rows.of(env, one).bound(found.duals, found.epsilon) for one in fresh])
     return replace(found, interval=(min(float(low), found.value), max(float(high), found.value)))
 
 

@@ -25,12 +25,6 @@ class Atoms:
     """The joint law of context and costs, atom by atom, on which a joint program is solved.
 
     `contexts` and `costs` are (A,) and (A, J, K); `weights` (A,) are probabilities, equal ones when the atoms are a sample.
-
-    >>> from tightrope.environments import bandit
-    >>> from tightrope.oracle import solve
-    >>> atoms = solve(bandit(threshold=0.1, costs_seen="before")).atoms
-    >>> atoms.costs.shape, round(float(atoms.weights.sum()), 12)
-    ((8, 4, 1), 1.0)
     """
 
     contexts: NDArray[np.intp]
@@ -41,22 +35,6 @@ class Atoms:
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Solution(AsFrame):
     """The optimum of an environment's program, with its proof. `print` shows it as a table.
-
-    Attributes
-    ----------
-    value : float
-        The reward per round of the best policy that meets the constraints.
-    policy : (C, J), or (A, J) for a joint program
-        The probability of each action in each context, or in each of the `atoms`.
-    duals, slack, binding : (K,)
-        λ >= 0, with which scaled costs are multiplied; -ε_k minus the scaled cost of the policy; where that slack is 0 (to 1e-7).
-        `prices` and `left` are the same in the units of the rules.
-    slater : float
-        The largest δ <= 1 with all costs at -δ or below, in the same program (fluid or joint); 1 when K = 0.
-    interval : (low, high)
-        Both equal to `value` unless it was found on a sample: then a 95 % confidence interval for the true one.
-    atoms : Atoms or None
-        None for a fluid program.
 
     Examples
     --------
@@ -77,16 +55,20 @@ class Solution(AsFrame):
     (array([0.4]), array([0.0004]))
     """
 
-    value: float
-    policy: Array
-    duals: Array
-    slater: float
-    slack: Array
-    binding: NDArray[np.bool_]
+    value: float  # the reward per round of the best policy that meets the constraints
+    policy: (
+        Array  # (C, J), or (A, J) for a joint program: the probability of each action in each context or atom
+    )
+    duals: Array  # (K,), λ >= 0, with which scaled costs are multiplied; `prices` in the units of the rules
+    slater: float  # the largest δ <= 1 with all costs at -δ or below, in the same program; 1 when K = 0
+    slack: Array  # (K,), -ε_k minus the scaled cost of the policy; `left` in the units of the rules
+    binding: NDArray[np.bool_]  # (K,), where the slack is 0 (to 1e-7)
     certificate: lp.Certificate
     baseline: Found
-    interval: tuple[float, float]
-    atoms: Atoms | None
+    interval: tuple[
+        float, float
+    ]  # both the value unless it was found on a sample: then a 95 % interval for the true one
+    atoms: Atoms | None  # None for a fluid program
     epsilon: Array
     constraints: tuple[str, ...]
     units: Units
@@ -136,15 +118,9 @@ class Solution(AsFrame):
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row for each rule: what is left of its limit per decision, its unit, and what moving the limit by one unit earns."""
         units = [one.rule.unit for one in self.columns] or ["cost"] * len(self.constraints)
-        columns = zip(
-            self.constraints,
-            self.left.tolist(),
-            units,
-            self.prices.tolist(),
-            self.binding.tolist(),
-            strict=True,
-        )
-        return [{"rule": n, "left": s, "unit": u, "price": p, "binding": b} for n, s, u, p, b in columns]
+        names = ("rule", "left", "unit", "price", "binding")
+        columns = self.constraints, self.left.tolist(), units, self.prices.tolist(), self.binding.tolist()
+        return [dict(zip(names, row)) for row in zip(*columns, strict=True)]
 
     def _repr_html_(self) -> str:
         proof = self.certificate

@@ -24,11 +24,7 @@ _HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "----"]
 
 @dataclass(frozen=True, eq=False)
 class BarSeries:
-    """One value for each label of a bar chart, with an interval where known.
-
-    >>> BarSeries("LinUCB", [0.3, 0.7]).name
-    'LinUCB'
-    """
+    """One value for each label of a bar chart, with an interval where known."""
 
     name: str
     values: ArrayLike
@@ -94,12 +90,7 @@ def last_violation_figure(
     references: Mapping[str, float] | None = None,
     reference_name: str = "paper",
 ) -> Figure:
-    """A strip for each name with one dot for each run, the median as a bar, and a diamond for a value reported elsewhere.
-
-    >>> figure = last_violation_figure({"capacity": [3, 8, 12], "fairness": [0, 0, 4]}, references={"capacity": 32})
-    >>> [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    ['capacity', 'fairness']
-    """
+    """A strip for each name with one dot for each run, the median as a bar, and a diamond for a value reported elsewhere."""
     if not samples:
         raise InvalidInput("samples must have at least one name.")
     references = references or {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -23,24 +23,15 @@ ZERO = 1e-9
 _MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 
 
-class SupportsInterval(Protocol):
-    """A curve over recorded rounds, such as `tightrope.result.Curve`."""
-
+class _Interval(Protocol):
     @property
-    def rounds(self) -> NDArray[np.int64]:
-        """(G,)."""
-
+    def rounds(self) -> NDArray[np.int64]: ...
     @property
-    def mean(self) -> Array:
-        """(G,)."""
-
+    def mean(self) -> Array: ...
     @property
-    def low(self) -> Array:
-        """(G,)."""
-
+    def low(self) -> Array: ...
     @property
-    def high(self) -> Array:
-        """(G,)."""
+    def high(self) -> Array: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +39,6 @@ class NamedCurve:
     """One line of a figure: its label, x, y and, where known, an interval around y.
 
     A `reference` (a bound, a limit, a value from elsewhere) is drawn grey, dashed and without markers.
-
-    >>> NamedCurve("safe", [1, 2, 3], [0.0, 1.0, 1.5], low=[0, 0.5, 1], high=[0, 1.5, 2]).name
-    'safe'
     """
 
     name: str
@@ -68,23 +56,18 @@ class NamedCurve:
         object.__setattr__(self, "y", real_array("y", self.y, (x.size,)))
         if (self.low is None) != (self.high is None):
             raise InvalidInput(f"low and high of curve {self.name!r} must be given together.")
-        if self.low is not None and self.high is not None:
-            object.__setattr__(self, "low", real_array("low", self.low, (x.size,)))
-            object.__setattr__(self, "high", real_array("high", self.high, (x.size,)))
+        for end in ("low", "high") if self.low is not None else ():
+            object.__setattr__(self, end, real_array(end, getattr(self, end), (x.size,)))
 
     @classmethod
-    def of(cls, name: str, curve: SupportsInterval) -> NamedCurve:
+    def of(cls, name: str, curve: _Interval) -> NamedCurve:
         """A curve of a `Result` with its interval: `NamedCurve.of("safe", run.regret)`."""
         return cls(name, curve.rounds, curve.mean, curve.low, curve.high)
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Curves that share axes; the y-axis is named above its top end. On a log axis values ≤ 0 are left out.
-
-    >>> Panel([NamedCurve("safe", [1, 2], [0, 1])], xlabel="Round", ylabel="Regret (reward)").logy
-    False
-    """
+    """Curves that share axes; the y-axis is named above its top end. On a log axis values ≤ 0 are left out."""
 
     curves: Sequence[NamedCurve]
     xlabel: str
@@ -121,32 +104,8 @@ def curve_figure(
     logy: bool = False,
     height: float = 380.0,
 ) -> Figure:
-    """Lines with their bands, each labelled at its right end.
-
-    >>> figure = curve_figure([NamedCurve("safe", [1, 2], [0, 1])], xlabel="Round", ylabel="Regret (reward)")
-    >>> figure.axes[0].get_xlabel()
-    'Round'
-    """
+    """Lines with their bands, each labelled at its right end."""
     return panels_figure([Panel(curves, xlabel, ylabel, logx, logy)], height=height)
-
-
-def bound_figure(
-    measured: Sequence[NamedCurve],
-    bounds: Sequence[NamedCurve],
-    *,
-    xlabel: str,
-    ylabel: str,
-    height: float = 380.0,
-) -> Figure:
-    """What was measured against what theory promises, on two log axes, the bounds as references.
-
-    >>> run = NamedCurve("measured", [1, 10, 100], [1, 3, 9])
-    >>> bound = NamedCurve("Theorem 1", [1, 10, 100], [50, 160, 500])
-    >>> bound_figure([run], [bound], xlabel="Round", ylabel="Regret (reward)").axes[0].get_yscale()
-    'log'
-    """
-    curves = [*measured, *(replace(bound, reference=True) for bound in bounds)]
-    return curve_figure(curves, xlabel=xlabel, ylabel=ylabel, logx=True, logy=True, height=height)
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
@@ -207,12 +166,11 @@ def _frame_flat(axes: Axes, panel: Panel) -> None:
 def _drawn(curve: NamedCurve, panel: Panel) -> tuple[Array, Array, Array, Array]:
     """At most 200 points of a curve, evenly spread along the drawn axis; what a log axis can't show is nan."""
     x, y = np.asarray(curve.x, dtype=float), np.asarray(curve.y, dtype=float)
-    gap = np.full_like(y, np.nan)
-    low = gap if curve.low is None else np.asarray(curve.low, dtype=float)
-    high = gap if curve.high is None else np.asarray(curve.high, dtype=float)
+    low, high = (
+        np.full_like(y, np.nan) if end is None else np.asarray(end) for end in (curve.low, curve.high)
+    )
     if panel.logx:
-        keep = x > 0
-        x, y, low, high = x[keep], y[keep], low[keep], high[keep]
+        x, y, low, high = (part[x > 0] for part in (x, y, low, high))
     if x.size > POINTS:
         along = np.log(x) if panel.logx else x
         at = np.unique(np.searchsorted(along, np.linspace(along[0], along[-1], POINTS)))

@@ -19,13 +19,7 @@ _VARIABLES = {light: f"var(--{name}, {light})" for name, light in LIGHT.items()}
 
 
 def svg_text(figure: Figure, *, name: str, alt: str) -> str:
-    """The figure as an `<svg>` to be put into a page: themed by CSS variables, with unique ids and without outside references.
-
-    >>> from tightrope.report.curves import NamedCurve, curve_figure
-    >>> figure = curve_figure([NamedCurve("safe", [1, 2], [0, 1])], xlabel="Round", ylabel="Regret (reward)")
-    >>> svg_text(figure, name="regret", alt="Regret grows.").startswith('<svg role="img" aria-label="Regret grows." viewBox=')
-    True
-    """
+    """The figure as an `<svg>` to be put into a page: themed by CSS variables, with unique ids and without outside references."""
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with figure_style(salt=name):
@@ -34,13 +28,7 @@ def svg_text(figure: Figure, *, name: str, alt: str) -> str:
 
 
 def png_bytes(figure: Figure) -> bytes:
-    """The figure as a PNG on the light theme's paper, at twice its size.
-
-    >>> from tightrope.report.curves import NamedCurve, curve_figure
-    >>> figure = curve_figure([NamedCurve("safe", [1, 2], [0, 1])], xlabel="Round", ylabel="Regret (reward)")
-    >>> png_bytes(figure)[1:4]
-    b'PNG'
-    """
+    """The figure as a PNG on the light theme's paper, at twice its size."""
     buffer = io.BytesIO()
     with figure_style():
         figure.savefig(buffer, format="png", metadata={"Software": None}, **_framed(figure))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import importlib.metadata
+import itertools
 import os
 import platform
 import re
@@ -22,7 +23,7 @@ import numpy as np
 from tightrope import templates
 from tightrope.errors import InvalidInput
 from tightrope.report.canvas import THEME
-from tightrope.report.glossary import WORDS, place_of, with_links
+from tightrope.report.glossary import glossary, place_of, with_links
 from tightrope.report.images import png_bytes, svg_text
 from tightrope.report.numbers import Cell, cell_text
 
@@ -72,14 +73,14 @@ class Report:
             self._summary.append(_inline(self._prose("sentence", one, self._linked_in_summary)))
 
     def words(self, *names: str) -> None:
-        """Explain words of `WORDS`, in the order of that table; from here on the first mention in each section leads there."""
-        unknown = set(names) - set(WORDS)
-        if unknown:
-            raise InvalidInput(f"words must be among {list(WORDS)}, but got {sorted(unknown)}.")
+        """Explain words of the glossary, in its order; from here on the first mention in each section leads there."""
+        known = glossary()
+        if unknown := set(names) - set(known):
+            raise InvalidInput(f"words must be among {list(known)}, but got {sorted(unknown)}.")
         self.section("Words used here")
-        self._explained = [name for name in WORDS if name in names]
+        self._explained = [name for name in known if name in names]
         self._places.update(map(place_of, self._explained))
-        self._add("words", [(place_of(one), WORDS[one].title, WORDS[one].meaning) for one in self._explained])
+        self._add("words", [(place_of(one), known[one].title, known[one].meaning) for one in self._explained])
 
     def text(self, text: str) -> None:
         """Add a paragraph."""
@@ -139,9 +140,8 @@ class Report:
             method: str, *given: Any, caller: Callable[[], Markup] | None = None, **named: Any
         ) -> Markup:
             if caller is not None:
-                items = [
-                    " ".join(one.split()) for one in re.split(r"(?m)^- ", caller().unescape()) if one.strip()
-                ]
+                said = re.split(r"(?m)^- ", caller().unescape())
+                items = [" ".join(one.split()) for one in said if one.strip()]
                 given = (items,) if method == "bullets" else tuple(items)
             before = len(self._parts)
             getattr(self, method)(*given, **{key: _unwrapped(value) for key, value in named.items()})
@@ -149,19 +149,8 @@ class Report:
             del self._parts[before:]
             return _as_html("\n".join(placed))
 
-        methods = (
-            "section",
-            "subsection",
-            "summary",
-            "words",
-            "text",
-            "bullets",
-            "headline",
-            "table",
-            "figure",
-            "code",
-        )
-        page = {method: partial(place, method) for method in methods}
+        methods = "section subsection summary words text bullets headline table figure code"
+        page = {method: partial(place, method) for method in methods.split()}
         self._parts.append(_as_html(templates.render(name, page=page, **data)))
 
     def html(self, *, date: str, seed: int | None = None) -> str:
@@ -212,12 +201,12 @@ class Report:
         return with_links(_filled(what, text), self._explained, self._linked if linked is None else linked)
 
     def _heading(self, level: int, heading: str) -> str:
-        words = (
-            re.sub(r"[^a-z0-9]+", "-", _plain(_filled("heading", heading)).lower()).strip("-") or "section"
-        )
-        place, i = words, 2
-        while place in self._places:
-            place, i = f"{words}-{i}", i + 1
+        words = _plain(_filled("heading", heading)).lower()
+        place = first = re.sub(r"[^a-z0-9]+", "-", words).strip("-") or "section"
+        for i in itertools.count(2):
+            if place not in self._places:
+                break
+            place = f"{first}-{i}"
         self._places.add(place)
         self._add("heading", level, place, heading)
         return place

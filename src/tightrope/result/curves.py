@@ -15,6 +15,8 @@ from tightrope.intervals import mean_interval
 from tightrope.report.numbers import format_estimate
 from tightrope.validation import Array, finite_number
 
+ENDS = ("", "_low", "_high")  # what the columns of an estimate are called, after its name
+
 
 class Estimate(NamedTuple):
     """A mean with its 95 % interval; nan where one replication can't tell.
@@ -36,7 +38,7 @@ class Estimate(NamedTuple):
         >>> Estimate(1.0, math.nan, math.nan).columns("regret")
         {'regret': 1.0, 'regret_low': None, 'regret_high': None}
         """
-        return {f"{name}{end}": known(value) for end, value in zip(("", "_low", "_high"), self)}
+        return {f"{name}{end}": known(value) for end, value in zip(ENDS, self)}
 
 
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
+import math
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +20,11 @@ from numpy.typing import NDArray
 from tightrope import displays
 from tightrope.concerns import Concern, in_runs
 from tightrope.errors import InvalidInput, StateDamagedError, StateVersionError
-from tightrope.files import write_csv, write_json
+from tightrope.files import write, write_csv, write_json
 from tightrope.frames import AsFrame
 from tightrope.intervals import mean_interval, positive_part, share_interval, violation_interval
 from tightrope.report import NamedCurve, Panel, format_number, panels_figure, save_figure
-from tightrope.result.curves import UNKNOWN, Curve, LastViolated, known
-from tightrope.result.files import plain, read_archive, write_archive, write_long
+from tightrope.result.curves import ENDS, UNKNOWN, Curve, Estimate, LastViolated, known
 from tightrope.validation import Array, finite_array, finite_number, real_array
 
 if TYPE_CHECKING:
@@ -34,22 +36,15 @@ _ARRAYS = {"rounds", "reward", "observed_reward", "cost", "mean_cost", "counts",
 _OPTIONAL_ARRAYS = {"optimal_reward", "choices"}
 _BASELINES = ("fluid", "joint", "joint-sampled", "given")
 _ACTIONS_SHOWN = 7
+_FORMAT, _VERSION = "tightrope-result", 1
 
 
-class Summary(Mapping[str, Any]):
+class Summary(dict[str, Any]):
     """The final round as a mapping for programs (the last of `Result.rows()`, with the run's settings) and a table for people."""
 
     def __init__(self, title: str, values: Mapping[str, Any], lines: Sequence[tuple[str, str]]) -> None:
-        self._title, self._values, self._lines = title, dict(values), tuple(lines)
-
-    def __getitem__(self, key: str) -> Any:
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+        super().__init__(values)
+        self._title, self._lines = title, tuple(lines)
 
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self._lines)
@@ -66,50 +61,6 @@ class Summary(Mapping[str, Any]):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result(AsFrame):
     """R replications of one policy in one scenario, at G recorded rounds, with J actions and K constraints.
-
-    Parameters
-    ----------
-    policy, scenario : str
-        Registered names.
-    rounds : (G,) of int
-        Recorded rounds, increasing; the last is the number of rounds played.
-    reward : (R, G)
-        Cumulative mean rewards r(c, a).
-    observed_reward : (R, G)
-        Cumulative rewards as drawn.
-    cost : (R, G, K)
-        Cumulative costs as drawn.
-    mean_cost : (R, G, K)
-        The same with the noise averaged out where the action can't depend on it (costs seen after acting); else equal to `cost`.
-    counts : (R, G, J) of int
-        How often each action was chosen.
-    last_violation : (R, K) of int
-        The last round, recorded or not, at which the cumulative drawn cost was above 0; 0: never.
-    optimum : float, optional
-        Value per round of the best policy that keeps the constraints; regret needs it.
-    optimal_reward : (G,), optional
-        What that policy earns up to each recorded round, where its value changes with the round: `optimum` is then the average over
-        the run. None: in every round the same.
-    optimum_interval : (low, high), optional
-        95 % interval of the optimum where it was estimated.
-    baseline : str
-        Where the optimum comes from: "fluid", "joint", "joint-sampled" or "given".
-    seed : int
-    actions, constraints : tuples of str
-    scales : tuple of float
-        What turns the costs of each constraint into the units of its rule; 1 for each by default. One constraint is shown in those
-        units; a violation adds up scaled costs, since rules differ in their units.
-    seconds : float
-        Time that the simulation took.
-    interrupted : bool
-        Whether it was stopped before its time; it then holds what was finished.
-    choices : (R, rounds) of int16, optional
-        Every action of every run.
-    settings : dict
-        Plain description of policy and environment, for the record.
-    concerns : tuple of Concern
-        What the policy could not do as it was asked to, each with the remedy and the number of runs that had it; totals are looked
-        at in the recorded rounds. A GPU does not look.
 
     Examples
     --------
@@ -133,25 +84,33 @@ class Result(AsFrame):
 
     policy: str
     scenario: str
-    rounds: NDArray[np.int64]
-    reward: Array
-    observed_reward: Array
-    cost: Array
+    rounds: NDArray[np.int64]  # (G,), recorded rounds, increasing; the last is the number of rounds played
+    reward: Array  # (R, G), cumulative mean rewards r(c, a)
+    observed_reward: Array  # (R, G), cumulative rewards as drawn
+    cost: Array  # (R, G, K), cumulative costs as drawn
+    # The same with the noise averaged out where the action can't depend on it (costs seen after acting); else equal to `cost`.
     mean_cost: Array
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int64]  # (R, G, J), how often each action was chosen
+    # (R, K), the last round, recorded or not, at which the cumulative drawn cost was above 0; 0: never.
     last_violation: NDArray[np.int64]
-    optimum: float | None
-    optimum_interval: tuple[float, float] | None
-    baseline: str
+    optimum: float | None  # value per round of the best policy that keeps the constraints; regret needs it
+    optimum_interval: tuple[float, float] | None  # 95 %, where the optimum was estimated
+    baseline: str  # where the optimum comes from: "fluid", "joint", "joint-sampled" or "given"
     seed: int
     actions: tuple[str, ...]
     constraints: tuple[str, ...]
-    seconds: float
-    interrupted: bool = False
+    seconds: float  # that the simulation took
+    interrupted: bool = False  # whether it was stopped before its time; it then holds what was finished
+    # (K,), what turns costs into the units of their rules; 1 by default. One constraint is shown in those units; a violation adds
+    # up scaled costs, since rules differ in their units.
     scales: tuple[float, ...] = ()
+    # (G,), what the best policy earns up to each recorded round, where its value changes with the round: `optimum` is then the
+    # average over the run.
     optimal_reward: Array | None = None
-    choices: NDArray[np.int16] | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
+    choices: NDArray[np.int16] | None = None  # (R, rounds), every action of every run
+    settings: dict[str, Any] = field(default_factory=dict)  # plain description of policy and environment
+    # What the policy could not do as it was asked to, each with the remedy and the number of runs that had it; totals are looked at
+    # in the recorded rounds. A GPU does not look.
     concerns: tuple[Concern, ...] = ()
 
     def __post_init__(self) -> None:
@@ -194,7 +153,7 @@ class Result(AsFrame):
                 raise InvalidInput(f"optimum_interval must be (low, high), but got ({low:g}, {high:g}).")
             self._set("optimum_interval", (low, high))
         self._set("seconds", finite_number("seconds", self.seconds, low=0.0))
-        self._set("settings", {str(key): plain(value) for key, value in self.settings.items()})
+        self._set("settings", {str(key): _plain(value) for key, value in self.settings.items()})
 
     @property
     def n_replications(self) -> int:
@@ -401,8 +360,8 @@ class Result(AsFrame):
             "cost": self.mean_cost_curve.times(self.scales),
             "violation": self.violation_by_constraint.times(self.scales),
         }
-        write_long(folder / "by_constraint.csv", "constraint", self.constraints, **costs)
-        write_long(folder / "shares.csv", "action", self.actions, share=self.shares)
+        _write_long(folder / "by_constraint.csv", "constraint", self.constraints, **costs)
+        _write_long(folder / "shares.csv", "action", self.actions, share=self.shares)
         self.write(folder / "result.npz")
         return folder
 
@@ -415,14 +374,14 @@ class Result(AsFrame):
         """Write the result into one file, exact, for `Result.read`."""
         arrays = {name: getattr(self, name) for name in _ARRAYS | _OPTIONAL_ARRAYS}
         arrays = {name: array for name, array in arrays.items() if array is not None}
-        write_archive(Path(path), self.described(), arrays)
+        _write_archive(Path(path), self.described(), arrays)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Result:
         """The result that `write` wrote into a file."""
         path = Path(path)
         try:
-            header, arrays = read_archive(path)
+            header, arrays = _read_archive(path)
             interval = header.pop("optimum_interval")
             header["concerns"] = tuple(Concern(**one) for one in header.get("concerns", ()))
             return cls(**arrays, **header, optimum_interval=None if interval is None else tuple(interval))
@@ -460,7 +419,7 @@ class Result(AsFrame):
     def described(self) -> dict[str, Any]:
         """All that is not an array, as plain data."""
         arrays = _ARRAYS | _OPTIONAL_ARRAYS
-        described = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in arrays}
+        described = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in arrays}
         return {**described, "concerns": [asdict(one) for one in self.concerns]}
 
     def _set(self, name: str, value: Any) -> None:
@@ -508,13 +467,7 @@ class Result(AsFrame):
 
 
 def write_summary(results: Sequence[Result], path: str | os.PathLike[str]) -> None:
-    """One JSON file for several results: `rows` (one for each policy, scenario and recorded round) and `runs` (their settings).
-
-    >>> write_summary([], "summary.json")
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: results must not be empty.
-    """
+    """One JSON file for several results: `rows` (one for each policy, scenario and recorded round) and `runs` (their settings)."""
     if not results:
         raise InvalidInput("results must not be empty.")
     runs = [{**result.described(), "replications": result.n_replications} for result in results]
@@ -548,3 +501,59 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.dtype == b.dtype and np.array_equal(a, b)
     return type(a) is type(b) and bool(a == b)
+
+
+def _write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a result's arrays, and all else of it as the header."""
+    text = json.dumps({"format": _FORMAT, "version": _VERSION, **header}, allow_nan=False)
+    buffer = io.BytesIO()
+    encoded = np.frombuffer(text.encode(), dtype=np.uint8)
+    np.savez_compressed(buffer, allow_pickle=False, header=encoded, **arrays)
+    write(path, buffer.getvalue())
+
+
+def _read_archive(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays that `_write_archive` wrote."""
+    with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    header = json.loads(arrays.pop("header").tobytes())
+    if header.pop("format") != _FORMAT:
+        raise StateDamagedError(f"{path} is not a saved result.")
+    version = header.pop("version")
+    if version != _VERSION:
+        raise StateVersionError(
+            f"{path} was saved in version {version!r} of the format; this release reads version {_VERSION}."
+        )
+    return header, arrays
+
+
+def _write_long(path: Path, kind: str, names: Sequence[str], **curves: Curve) -> None:
+    """Curves (G, N) as one line for each round and name."""
+    columns = ["round", kind, *(f"{label}{end}" for label in curves for end in ENDS)]
+    rows: list[dict[str, Any]] = []
+    for g, at in enumerate(next(iter(curves.values())).rounds.tolist()):
+        for n, name in enumerate(names):
+            row = {"round": at, kind: name}
+            for label, curve in curves.items():
+                row |= Estimate(curve.mean[g, n], curve.low[g, n], curve.high[g, n]).columns(label)
+            rows.append(row)
+    write_csv(path, rows, columns)
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON can hold it: an object of unknown make by the name of its class, a number that is not finite as text."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=str)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return f"{type(value).__module__}.{type(value).__qualname__}"

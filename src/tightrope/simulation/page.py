@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from tightrope.concerns import in_runs
-from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
+from tightrope.report import Cell, NamedCurve, Panel, Report, format_number, panels_figure
 from tightrope.result import Result
 from tightrope.rules import Column, Units
-from tightrope.simulation.sentences import told
 from tightrope.spec import Spec
 
 _SHOWN = 6  # curves in a panel
@@ -51,18 +50,14 @@ def write_page(spec: Spec, results: Sequence[Result], folder: Path) -> Path:
 
 def _panels(results: Mapping[str, Result]) -> list[Panel]:
     shown = dict(list(results.items())[:_SHOWN])
-    if all(result.optimum is not None for result in shown.values()):
-        curves, title = [NamedCurve.of(name, run.regret) for name, run in shown.items()], "Regret (reward)"
-    else:
-        curves, title = (
-            [NamedCurve.of(name, run.average_reward) for name, run in shown.items()],
-            "Reward a round",
-        )
-    panels = [Panel(curves, "Round", title)]
+    known = all(result.optimum is not None for result in shown.values())
+    drawn = {"regret": "Regret (reward)"} if known else {"average_reward": "Reward a round"}
     if any(run.constraints for run in shown.values()):
-        curves = [NamedCurve.of(name, run.violation) for name, run in shown.items()]
-        panels.append(Panel(curves, "Round", "Expected violation (cost)"))
-    return panels
+        drawn["violation"] = "Expected violation (cost)"
+    return [
+        Panel([NamedCurve.of(name, getattr(run, curve)) for name, run in shown.items()], "Round", title)
+        for curve, title in drawn.items()
+    ]
 
 
 def _ends(results: Mapping[str, Result]) -> list[list[Cell]]:
@@ -114,3 +109,37 @@ def _shares(results: Mapping[str, Result]) -> list[list[Cell]]:
         [first.actions[j], *(f"{float(run.shares.mean[-1, j]):.1%}" for run in results.values())]
         for j in most.tolist()
     ]
+
+
+def earned(result: Result) -> str:
+    """What was earned, of the optimum where that is known: "earned 0.587 a round, 98.9 % of the optimum"."""
+    mean = float(result.average_reward.mean[-1])
+    said = f"earned {format_number(mean)} a round"
+    if result.optimum is None:
+        return said
+    so_far = result.optimal_reward
+    best = result.optimum if so_far is None else float(so_far[-1]) / result.n_rounds
+    return f"{said}, {100 * mean / best:.1f}\u00a0% of the optimum" if best > 0.0 else said
+
+
+def kept(result: Result) -> str:
+    """Which rules held when: "all rules held from round 23 on in every run"."""
+    K, n = len(result.constraints), result.n_replications
+    if K == 0:
+        return "there are no rules"
+    rules, last = "the rule" if K == 1 else "all rules", result.last_violated()
+    runs = f"all {n:,} runs" if n > 1 else "the run"
+    if last.max == 0:
+        return f"{rules} held in every round of {runs}"
+    broken = int((result.last_violation.max(axis=1) == result.n_rounds).sum())
+    if broken == 0:
+        usually = f" (on average from round {round(last.mean) + 1:,})" if n > 1 else ""
+        return f"{rules} held from round {int(last.max) + 1:,} on in {runs}{usually}"
+    worst = int(result.last_violation.mean(axis=0).argmax())
+    which = "" if K == 1 else f", most often “{result.constraints[worst]}”"
+    return f"in {broken:,} of {n:,} runs a rule was still broken in the last round{which}"
+
+
+def told(name: str, result: Result) -> str:
+    """One sentence on a policy: what it earned, and whether it kept the rules."""
+    return f"**{name}** {earned(result)}; {kept(result)}."

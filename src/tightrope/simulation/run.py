@@ -28,19 +28,9 @@ def simulate_spec(
 ) -> tuple[list[Result], bool]:
     """The results of the policies that were finished, and whether Ctrl-C cut the rest short.
 
-    Parameters
-    ----------
-    spec : Spec
-        With an ``[environment]``; its ``[simulation]`` says what `rounds`, `replications` and `seed` leave open.
-    out : Path, optional
-        Gets a folder for each policy, with its result and a figure, as soon as it is finished, and a page `index.html` about all.
-    **options
-        Those of `tightrope.simulate`, such as `engine` and `workers`.
-
-    Raises
-    ------
-    InfeasibleProblem
-        No policy can keep the rules in this environment: which of them conflict, and the smallest change that would do.
+    The spec's ``[simulation]`` says what `rounds`, `replications` and `seed` leave open; `options` are those of
+    `tightrope.simulate`. `out` gets a folder for each policy, with its result and a figure, as soon as it is finished, and a page
+    `index.html` about all. Rules that no policy can keep in this environment raise `InfeasibleProblem`.
     """
     env = environment_of(spec)
     if isinstance(env, Tabular):

@@ -13,7 +13,7 @@ import numpy as np
 
 from tightrope.engine import simulate
 from tightrope.environments.build import environment_of, policies_of
-from tightrope.environments.table_file import table_environment
+from tightrope.environments.table import table_environment
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.files import write

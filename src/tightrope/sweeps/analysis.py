@@ -16,11 +16,7 @@ _BINS = 10
 
 
 def pareto_layers(regret: Array, violation: Array) -> NDArray[np.int64]:
-    """0 for what nothing else beats in one without losing in the other, 1 for the same among the rest, and so on.
-
-    >>> pareto_layers(np.array([1.0, 2.0, 2.0, 3.0]), np.array([5.0, 1.0, 6.0, 1.0])).tolist()
-    [0, 0, 1, 1]
-    """
+    """0 for what nothing else beats in one without losing in the other, 1 for the same among the rest, and so on."""
     layers = np.zeros(len(regret), dtype=np.int64)
     # In order of regret, a point goes to the first layer whose least violation so far is above its own.
     least: list[float] = []
@@ -62,11 +58,7 @@ def best_first(rows: Rows) -> NDArray[np.intp]:
 
 
 def levels(values: NDArray[Any]) -> tuple[NDArray[np.intp], list[Any]]:
-    """The group of each value, and what stands for each group: the value itself, or the median of a tenth of the cells.
-
-    >>> levels(np.array([0.1, 1.0, 0.1]))
-    (array([0, 1, 0]), [0.1, 1.0])
-    """
+    """The group of each value, and what stands for each group: the value itself, or the median of a tenth of the cells."""
     if values.dtype == object:
         names = sorted({str(value) for value in values})
         place = {name: i for i, name in enumerate(names)}
@@ -84,9 +76,6 @@ def explained(values: NDArray[Any], y: Array) -> float:
     """Share of the variance of y between cells that the field alone explains, corrected for chance; nan if it can't be told.
 
     The correlation ratio of its groups (see `levels`), adjusted as R² is: 1 − (1 − η²)(n − 1)/(n − groups).
-
-    >>> explained(np.array([1.0, 1.0, 2.0, 2.0]), np.array([0.0, 0.0, 5.0, 5.0]))
-    1.0
     """
     group, names = levels(values)
     n, k = len(y), len(names)

@@ -7,10 +7,10 @@ import itertools
 import json
 import os
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,7 +25,7 @@ from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.oracle import solve
 from tightrope.policies.build import build_policy
 from tightrope.result import Result
-from tightrope.spec import PolicySpec, SimulationSpec, Spec, make_spec, named_kinds
+from tightrope.spec import SimulationSpec, Spec, make_spec, named_kinds
 from tightrope.sweeps.design import Design, own_steps, put, steps_of
 from tightrope.sweeps.target import Target, since
 from tightrope.validation import Array
@@ -39,6 +39,7 @@ MEASURES = (
     *("last_violation", "last_violation_max"),
 )
 
+_SIZE = ("round", "replications", "seed")
 _DTYPES: dict[str, type] = {"bool": object, "int": np.int64, "float": np.float64, "text": object}
 _FORMAT = 2  # of what is measured: a change gives every cell a new name
 _KEPT = 8
@@ -56,22 +57,14 @@ class Cell(NamedTuple):
     id: str
     by_run: bool = False
 
-    def text(self) -> str:
-        """The settings for people.
-
-        >>> Cell(3, 0, {"policy.caution": 1.5, "simulation.seed": 1}, "").text()
-        'policy.caution = 1.5, simulation.seed = 1'
-        """
-        return ", ".join(f"{path} = {shown(value)}" for path, value in self.settings.items())
-
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A spec and a design, as data that can be sent to another process.
 
     >>> spec = make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.caution": [1.0, 3.0]}})
-    >>> [cell.text() for cell in Plan.of(spec).cells()]
-    ['policy.caution = 1.0', 'policy.caution = 3.0']
+    >>> [cell.settings for cell in Plan.of(spec).cells()]
+    [{'policy.caution': 1.0}, {'policy.caution': 3.0}]
     """
 
     source: str
@@ -118,19 +111,17 @@ class Plan:
         points, back = np.unique(numbers // len(self.names), return_inverse=True)
         wanted = np.zeros(self.design.cells if points.size else 0, dtype=bool)
         wanted[points] = True
-        kept = list(zip(*itertools.compress(self.design.points(), wanted)))
-        found: dict[str, NDArray[Any]] = {}
-        for i, axis in enumerate(self.design.axes):
-            column: NDArray[Any] = np.empty(points.size, dtype=_DTYPES[axis.column])
-            for j, value in enumerate(kept[i] if kept else ()):
+        kinds = {axis.path: _DTYPES[axis.column] for axis in self.design.axes}
+        found: dict[str, NDArray[Any]] = {path: np.empty(points.size, kind) for path, kind in kinds.items()}
+        for j, point in enumerate(itertools.compress(self.design.points(), wanted)):
+            for column, value in zip(found.values(), point):
                 column[j] = value
-            found[axis.path] = column[back]
-        return found
+        return {path: column[back] for path, column in found.items()}
 
     def cell(self, number: int, policy: int, settings: dict[str, Any], by_run: bool = False) -> Cell:
         """The cell with these settings."""
         tables = self.tables(policy, settings)
-        parts = {part: self._digest(part, tables) for part in _PARTS}
+        parts = self._digests(_PARTS, tables)
         parts |= {"format": str(_FORMAT), "version": __version__, "target": str(self.target or "")}
         parts |= {"by_run": "yes"} if by_run else {}
         return Cell(number, policy, settings, _hash(parts), by_run)
@@ -139,10 +130,6 @@ class Plan:
         """The cell with other rounds or another seed: another cell, at the same place."""
         settings = cell.settings | {f"simulation.{name}": value for name, value in simulation.items()}
         return self.cell(cell.number, cell.policy, settings, by_run)
-
-    def untouched(self, policy: int) -> Cell:
-        """The spec as it stands: no field is set, so it has no place in the design."""
-        return self.cell(-1, policy, {})
 
     def tables(self, policy: int, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The spec's tables with the settings in them and one `policy`."""
@@ -169,11 +156,10 @@ class Plan:
     def environment_key(self, tables: Mapping[str, Any]) -> str:
         """What two cells with the same environment have in common."""
         seen = tables["policy"].get("costs_seen") if isinstance(tables["policy"], Mapping) else None
-        parts = {part: self._digest(part, tables) for part in _ENVIRONMENT}
-        return _hash({**parts, "seen": str(seen), "folder": str(self.folder)})
+        return _hash({**self._digests(_ENVIRONMENT, tables), "seen": str(seen), "folder": str(self.folder)})
 
-    def _digest(self, part: str, tables: Mapping[str, Any]) -> str:
-        return self._fixed.get(part) or self._hash_of(part, tables)
+    def _digests(self, parts: Sequence[str], tables: Mapping[str, Any]) -> dict[str, str]:
+        return {part: self._fixed.get(part) or self._hash_of(part, tables) for part in parts}
 
     @cached_property
     def _fixed(self) -> dict[str, str]:
@@ -198,16 +184,7 @@ _PARTS = (*_ENVIRONMENT, "policy", "simulation")
 
 
 def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
-    """A row for each cell; what goes wrong in a cell is in its row, under `error`.
-
-    >>> spec = make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 50, "replications": 2},
-    ...                   "sweep": {"policy.caution": [3.0, -1.0]}})
-    >>> plan = Plan.of(spec)
-    >>> for row in run_cells(plan, list(plan.cells())):
-    ...     print(row["regret"] is None, row["error"])
-    False None
-    True spec: policy: caution must be finite and >= 0, but got -1.0.
-    """
+    """A row for each cell; what goes wrong in a cell is in its row, under `error`."""
     return [_run(plan, cell) for cell in cells]
 
 
@@ -220,7 +197,7 @@ def run_cells_on_gpu(plan: Plan, cells: Sequence[Cell], device: Any = None) -> l
         try:
             built = _build(plan, plan.tables(cell.policy, cell.settings))
         except Exception as error:
-            rows[cell.id] = _failed(plan, cell, error, time.perf_counter() - started)
+            rows[cell.id] = failed_row(plan, cell, error, time.perf_counter() - started)
         else:
             alike.setdefault((id(built.solved), *built.shape), []).append((cell, built))
     for members in alike.values():
@@ -232,7 +209,7 @@ def run_cells_on_gpu(plan: Plan, cells: Sequence[Cell], device: Any = None) -> l
                 try:
                     rows |= _launched(plan, [member], device)
                 except Exception as error:
-                    rows[member[0].id] = _failed(plan, member[0], error, 0.0)
+                    rows[member[0].id] = failed_row(plan, member[0], error)
     return [rows[cell.id] for cell in cells]
 
 
@@ -240,14 +217,13 @@ def _launched(plan: Plan, members: list[tuple[Cell, _Built]], device: Any) -> di
     from tightrope.engine.gpu import simulate_many
 
     started = time.perf_counter()
-    (_, first), policies = members[0], [built.policy for _, built in members]
-    precisely: dict[str, Any] = {"record": plan.recorded(first.size.rounds), "precision": "double"}
-    env = first.solved.env
-    runs = simulate_many(  # it refuses what it can't play
-        policies,
-        env,  # type: ignore[arg-type]
+    first = members[0][1]
+    runs = simulate_many(
+        [built.policy for _, built in members],
+        first.solved.env,  # type: ignore[arg-type]  # it refuses what it can't play
         *first.shape,
-        **precisely,
+        record=plan.recorded(first.size.rounds),
+        precision="double",
         optimum=0.0,
         device=device,
     )
@@ -256,16 +232,14 @@ def _launched(plan: Plan, members: list[tuple[Cell, _Built]], device: Any) -> di
     return {cell.id: _row(plan, cell, built, run, seconds) for (cell, built), run in pairs}
 
 
-def failed_row(plan: Plan, cell: Cell, error: str, seconds: float = 0.0) -> Row:
-    """The row of a cell that has no numbers."""
+def failed_row(plan: Plan, cell: Cell, error: Exception | str, seconds: float = 0.0) -> Row:
+    """The row of a cell that has no numbers: whatever is wrong with one cell, the others go on."""
+    told = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else error
     return {
         **_head(plan, cell),
-        "policy": plan.names[cell.policy],
-        **dict.fromkeys(
-            ("scenario", "round", "replications", "seed", *MEASURES, "met", "shortfall", "reward_by_run")
-        ),
+        **dict.fromkeys(("scenario", *_SIZE, *MEASURES, "met", "shortfall", "reward_by_run")),
         "seconds": seconds,
-        "error": error,
+        "error": str(error) if isinstance(error, TightropeError) else told,
     }
 
 
@@ -328,11 +302,11 @@ class _Solved:
 
 
 class _Built(NamedTuple):
-    """What a cell runs: environment, policy, what the spec says of the policy, and the size of the run."""
+    """What a cell runs: environment, policy and its name, and the size of the run."""
 
     solved: _Solved
     policy: Any
-    stated: PolicySpec
+    name: str
     size: SimulationSpec
 
     @property
@@ -340,41 +314,32 @@ class _Built(NamedTuple):
         return self.size.rounds, self.size.replications, self.size.seed
 
 
-class _Recent:
-    """The environments used last."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: OrderedDict[str, _Solved] = OrderedDict()
-
-    def get(self, key: str, make: Callable[[], _Solved]) -> _Solved:
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        else:
-            self._kept[key] = make()
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return self._kept[key]
+_recent: dict[str, _Solved] = {}  # the environments used last, the latest at the end
 
 
-_solved = _Recent(_KEPT)
+def _solved(key: str, make: Callable[[], Tabular | Custom]) -> _Solved:
+    """The environment known by a key, with its optimum; made, and kept for the next cells, if it is new."""
+    found = _recent[key] = _recent.pop(key) if key in _recent else _Solved.of(make())
+    if len(_recent) > _KEPT:
+        del _recent[next(iter(_recent))]
+    return found
 
 
 def _run(plan: Plan, cell: Cell) -> Row:
     started = time.perf_counter()
     try:
         built = _build(plan, plan.tables(cell.policy, cell.settings))
-        name, recorded = built.stated.name, plan.recorded(built.size.rounds)
-        here = partial(simulate, workers=1, progress=False, name=name, record=recorded, warn=False)
+        recorded = plan.recorded(built.size.rounds)
+        options: dict[str, Any] = {"workers": 1, "progress": False, "record": recorded, "warn": False}
         # The optimum is not asked for here: one for all cells of an environment is put in its place below.
-        run = here(built.policy, built.solved.env, *built.shape, optimum=0.0)
+        run = simulate(built.policy, built.solved.env, *built.shape, optimum=0.0, **options)
         if run.interrupted:
             raise KeyboardInterrupt
         row = _row(plan, cell, built, run, 0.0)
         # The intervals take their time too, and batches are cut by it.
         return {**row, "seconds": time.perf_counter() - started}
     except Exception as error:
-        return _failed(plan, cell, error, time.perf_counter() - started)
+        return failed_row(plan, cell, error, time.perf_counter() - started)
 
 
 def _row(plan: Plan, cell: Cell, built: _Built, run: Result, seconds: float) -> Row:
@@ -382,9 +347,9 @@ def _row(plan: Plan, cell: Cell, built: _Built, run: Result, seconds: float) -> 
     run = replace(run, optimum=solved.optimum, optimum_interval=solved.interval, baseline=solved.baseline)
     return {
         **_head(plan, cell),
-        "policy": built.stated.name,
+        "policy": built.name,
         "scenario": solved.env.name,
-        **dict(zip(("round", "replications", "seed"), built.shape)),
+        **dict(zip(_SIZE, built.shape)),
         **_measured(run, plan.goal(built.size.rounds)),
         "reward_by_run": run.reward[:, -1].tolist() if cell.by_run else None,
         "seconds": seconds,
@@ -392,23 +357,16 @@ def _row(plan: Plan, cell: Cell, built: _Built, run: Result, seconds: float) -> 
     }
 
 
-def _failed(plan: Plan, cell: Cell, error: Exception, seconds: float) -> Row:
-    # Whatever is wrong with one cell, the others go on; nothing is hidden, since the row tells.
-    told = str(error) if isinstance(error, TightropeError) else f"{type(error).__name__}: {error}"
-    return failed_row(plan, cell, told, seconds)
-
-
 def _build(plan: Plan, tables: Mapping[str, Any]) -> _Built:
     """What a cell runs. Rules are read only where the environment is made: checking them takes an LP."""
     own = {"policy": tables["policy"], "simulation": tables.get("simulation", {})}
     spec = make_spec(own, source=plan.source, folder=plan.folder, trust=plan.trust)
-    stated = spec.policies[0]
-    solved = _solved.get(plan.environment_key(tables), lambda: _Solved.of(_environment(plan, tables)))
+    solved = _solved(plan.environment_key(tables), lambda: _environment(plan, tables))
     try:
-        policy = build_policy(stated, solved.env.problem({"x": lambda: solved.mixture}))
+        policy = build_policy(spec.policies[0], solved.env.problem({"x": lambda: solved.mixture}))
     except InvalidInput as error:
         raise spec.error(error) from error
-    return _Built(solved, policy, stated, spec.simulation)
+    return _Built(solved, policy, spec.policies[0].name, spec.simulation)
 
 
 def _reads_rows(tables: Mapping[str, Any]) -> bool:
@@ -435,7 +393,7 @@ def _measured(run: Result, target: Target | None) -> Row:
 
 def _head(plan: Plan, cell: Cell) -> Row:
     knobs = {path: cell.settings.get(path) for path in plan.design.paths}
-    return {"cell": cell.id, "number": cell.number, **knobs}
+    return {"cell": cell.id, "number": cell.number, **knobs, "policy": plan.names[cell.policy]}
 
 
 def moved(value: Any, old: Path, new: Path) -> Any:

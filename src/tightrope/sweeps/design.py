@@ -32,11 +32,6 @@ class Span:
     """All numbers from `low` to `high`; whole ones only if both ends are ints. `steps` is how many of them a grid takes.
 
     Numbers have six significant digits, so that a setting can be read, written and found again.
-
-    >>> Span(0.01, 1.0, scale="log", steps=3).levels()
-    (0.01, 0.1, 1.0)
-    >>> Span(1, 6).at(0.5), Span(0.01, 1.0, scale="log").at(0.25)
-    (4, 0.0316228)
     """
 
     low: float
@@ -87,13 +82,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Axis:
-    """One field and what it takes: a tuple of values, or a `Span`.
-
-    >>> Axis("policy.reward.bonus", (0.1, 1.0)).steps
-    ('policy', 'reward', 'bonus')
-    >>> Axis("rule[0].at_most", (0.2, 0.3)).steps
-    ('rule', 0, 'at_most')
-    """
+    """One field and what it takes: a tuple of values, or a `Span`."""
 
     path: str
     values: tuple[Any, ...] | Span
@@ -128,14 +117,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Design:
-    """The points of a sweep.
-
-    >>> from tightrope.spec import make_spec
-    >>> spec = make_spec({"sweep": {"policy.slater": [0.01, 0.1], "environment.threshold": [0.5]}})
-    >>> design = Design.of(spec)
-    >>> design.paths, list(design.points())
-    (('environment.threshold', 'policy.slater'), [(0.5, 0.01), (0.5, 0.1)])
-    """
+    """The points of a sweep."""
 
     kind: Kind
     axes: tuple[Axis, ...]

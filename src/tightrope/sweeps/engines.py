@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -17,15 +18,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from tightrope.errors import InvalidInput, TightropeError
+from tightrope.extras import explained
 from tightrope.sweeps.cells import Cell, Plan, Row, failed_row, run_cells, run_cells_on_gpu
 from tightrope.validation import whole_number
 from tightrope.version import __version__
 
 EngineName: TypeAlias = Literal["local", "ray", "gpu"]
 Batch: TypeAlias = list[Cell]
+_Handle = TypeVar("_Handle")
 
 RETRIES = 3
 _DIED = "the worker died while it ran this cell (killed, crashed or out of memory)"
@@ -52,14 +55,7 @@ class Engine(abc.ABC):
 
 
 def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: str | None) -> Engine:
-    """The engine called `name`.
-
-    >>> from tightrope.spec import make_spec
-    >>> plan = Plan.of(make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.caution": [1.0]}}))
-    >>> with engine_for(plan, "local", workers=1, address=None) as engine:
-    ...     len(list(engine.map([])))
-    0
-    """
+    """The engine called `name`."""
     if workers is not None:
         workers = whole_number("workers", workers, low=1)
     if name == "ray":
@@ -70,39 +66,57 @@ def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: st
         given = f"the engine is {name!r} and address {address!r}"
         raise InvalidInput(f"address is for the engine 'ray', but {given}")
     if name == "gpu":
-        return _Gpu(plan)
+        from tightrope.engine.gpu import cuda_device
+
+        return _Serial(plan, cuda_device())
     workers = workers or os.cpu_count() or 1
     return _Serial(plan) if workers == 1 else _Processes(plan, workers)
 
 
 class _Serial(Engine):
-    """The process that asks."""
-
-    def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
-        for batch in batches:
-            yield run_cells(self._plan, batch)
-
-
-class _Gpu(Engine):
-    """The GPU of this machine, many settings in one launch; in double precision, so that the numbers are the CPU's."""
+    """The process that asks; with a `device` its GPU, many settings in one launch, in double precision: the CPU's numbers."""
 
     def __init__(self, plan: Plan, device: Any = None) -> None:
         super().__init__(plan)
-        self._device = device
-
-    def __enter__(self) -> Self:
-        if self._device is None:
-            from tightrope.engine.gpu import cuda_device
-
-            self._device = cuda_device()
-        return self
+        on_device = functools.partial(run_cells_on_gpu, device=device)
+        self._run: Callable[[Plan, Batch], list[Row]] = run_cells if device is None else on_device
 
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
         for batch in batches:
-            yield run_cells_on_gpu(self._plan, batch, self._device)
+            yield self._run(self._plan, batch)
 
 
-class _Processes(Engine):
+class _Workers(Engine, Generic[_Handle]):
+    """Other processes, which are kept busy: batches are submitted while there is room."""
+
+    def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
+        waiting: dict[_Handle, Batch] = {}
+        to_come = iter(batches)
+        while True:
+            while len(waiting) < self._room() and (batch := next(to_come, None)) is not None:
+                waiting[self._submit(batch)] = batch
+            if not waiting:
+                return
+            for handle in self._first_finished(list(waiting)):
+                if handle in waiting:
+                    yield from self._finished(handle, waiting)
+
+    @abc.abstractmethod
+    def _room(self) -> int:
+        """How many batches to keep under way."""
+
+    @abc.abstractmethod
+    def _submit(self, batch: Batch) -> _Handle: ...
+
+    @abc.abstractmethod
+    def _first_finished(self, handles: list[_Handle]) -> Iterable[_Handle]: ...
+
+    @abc.abstractmethod
+    def _finished(self, handle: _Handle, waiting: dict[_Handle, Batch]) -> Iterator[list[Row]]:
+        """The rows of a batch that has finished, which is taken out of `waiting`."""
+
+
+class _Processes(_Workers[Future[list[Row]]]):
     """The cores of this machine: joblib's processes, which need no `if __name__ == "__main__"`."""
 
     def __init__(self, plan: Plan, workers: int) -> None:
@@ -113,22 +127,22 @@ class _Processes(Engine):
     def __exit__(self, *problem: object) -> None:
         self._stop(kill=problem[0] is not None)
 
-    def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
-        waiting: dict[Future[list[Row]], Batch] = {}
-        for future in _kept_busy(
-            batches, waiting, self._submit, self._first_finished, lambda: 2 * self._workers
-        ):
-            try:
-                rows = future.result()
-            except BrokenProcessPool:
-                # All that was under way is lost, and any of it may be to blame: one at a time tells which.
-                suspects = [cell for batch in waiting.values() for cell in batch]
-                waiting.clear()
-                self._stop(kill=True)
-                for cell in suspects:
-                    yield [self._alone(cell)]
-                continue
-            del waiting[future]
+    def _room(self) -> int:
+        return 2 * self._workers
+
+    def _finished(
+        self, handle: Future[list[Row]], waiting: dict[Future[list[Row]], Batch]
+    ) -> Iterator[list[Row]]:
+        try:
+            rows = handle.result()
+        except BrokenProcessPool:
+            # All that was under way is lost, and any of it may be to blame: one at a time tells which.
+            suspects = [cell for batch in waiting.values() for cell in batch]
+            waiting.clear()
+            self._stop(kill=True)
+            yield from ([self._alone(cell)] for cell in suspects)
+        else:
+            del waiting[handle]
             yield rows
 
     def _stop(self, *, kill: bool) -> None:
@@ -150,8 +164,8 @@ class _Processes(Engine):
             future.set_exception(error)
         return future
 
-    def _first_finished(self, futures: list[Future[list[Row]]]) -> set[Future[list[Row]]]:
-        return wait(futures, return_when=FIRST_COMPLETED).done
+    def _first_finished(self, handles: list[Future[list[Row]]]) -> set[Future[list[Row]]]:
+        return wait(handles, return_when=FIRST_COMPLETED).done
 
     def _alone(self, cell: Cell) -> Row:
         try:
@@ -161,7 +175,7 @@ class _Processes(Engine):
             return failed_row(self._plan, cell, _DIED)
 
 
-class _Ray(Engine):
+class _Ray(_Workers[Any]):
     """A Ray cluster: its own tasks and its own retries."""
 
     def __init__(self, plan: Plan, workers: int | None, address: str | None) -> None:
@@ -171,7 +185,10 @@ class _Ray(Engine):
         self._cores = (0.0, 1)
 
     def __enter__(self) -> Self:
-        ray = self._ray = _ray()
+        with explained("the engine 'ray'"):
+            import ray as module
+        ray: Any = module
+        self._ray = ray
         if not ray.is_initialized():
             # The number of cores may only be said of a cluster that is started here.
             size = {"num_cpus": self._workers, "include_dashboard": False} if self._address is None else {}
@@ -190,33 +207,28 @@ class _Ray(Engine):
     def __exit__(self, *problem: object) -> None:
         self._open.close()
 
-    def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
-        errors = self._ray.exceptions
-        waiting: dict[Any, Batch] = {}
-        for task in _kept_busy(batches, waiting, self._submit, self._first_finished, self._room):
-            batch = waiting.pop(task)
-            try:
-                rows = self._ray.get(task)
-            except errors.RayTaskError as error:
-                raise error.as_instanceof_cause() from None
-            except errors.RayError as error:
-                if len(batch) == 1:
-                    told = str(error).strip().split("\n")[0]
-                    rows = [failed_row(self._plan, batch[0], f"{_DIED}, {RETRIES + 1} times: {told}")]
-                else:
-                    # Each cell as a task of its own: only the one to blame will fail.
-                    waiting.update((self._submit([cell]), [cell]) for cell in batch)
-                    continue
-            yield rows
+    def _finished(self, handle: Any, waiting: dict[Any, Batch]) -> Iterator[list[Row]]:
+        batch, errors = waiting.pop(handle), self._ray.exceptions
+        try:
+            yield self._ray.get(handle)
+        except errors.RayTaskError as error:
+            raise error.as_instanceof_cause() from None
+        except errors.RayError as error:
+            if len(batch) == 1:
+                told = str(error).strip().split("\n")[0]
+                yield [failed_row(self._plan, batch[0], f"{_DIED}, {RETRIES + 1} times: {told}")]
+            else:
+                # Each cell as a task of its own: only the one to blame will fail.
+                waiting.update((self._submit([cell]), [cell]) for cell in batch)
 
     def _submit(self, batch: Batch) -> Any:
         return self._remote.remote(__version__, self._shared, batch)
 
-    def _first_finished(self, tasks: list[Any]) -> list[Any]:
-        return list(self._ray.wait(tasks, num_returns=1)[0])
+    def _first_finished(self, handles: list[Any]) -> list[Any]:
+        return list(self._ray.wait(handles, num_returns=1)[0])
 
     def _room(self) -> int:
-        """How many tasks to keep under way: clusters grow and shrink."""
+        # Clusters grow and shrink.
         if self._address is not None and self._workers is not None:
             return self._workers
         looked, cores = self._cores
@@ -240,28 +252,6 @@ def _run_remote(version: str, plan: Plan, cells: Batch) -> list[Row]:
     return run_cells(plan, cells)
 
 
-_Handle = TypeVar("_Handle")
-
-
-def _kept_busy(
-    batches: Iterable[Batch],
-    waiting: dict[_Handle, Batch],
-    submit: Callable[[Batch], _Handle],
-    first_finished: Callable[[list[_Handle]], Iterable[_Handle]],
-    room: Callable[[], int],
-) -> Iterator[_Handle]:
-    """Submit batches while there is room, and give what has finished; the caller takes that out of `waiting`."""
-    to_come = iter(batches)
-    while True:
-        while len(waiting) < room() and (batch := next(to_come, None)) is not None:
-            waiting[submit(batch)] = batch
-        if not waiting:
-            return
-        for handle in first_finished(list(waiting)):
-            if handle in waiting:
-                yield handle
-
-
 def _reach(address: str | None) -> None:
     """Refuse an address where nobody answers: Ray itself would try for half a minute."""
     found = re.fullmatch(r"\[?([^/]+?)\]?:(\d+)", address or "")
@@ -271,11 +261,3 @@ def _reach(address: str | None) -> None:
         socket.create_connection((found[1], int(found[2])), timeout=5.0).close()
     except OSError as error:
         raise TightropeError(f"no Ray cluster at {address!r}: {error.strerror or error}") from error
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("the engine 'ray' needs Ray: pip install 'tightrope[ray]'") from error
-    return ray

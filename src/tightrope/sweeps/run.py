@@ -22,6 +22,7 @@ from tightrope.files import write
 from tightrope.frames import AsFrame
 from tightrope.progress import Advance, progress_bar
 from tightrope.report import format_estimate
+from tightrope.result.curves import ENDS
 from tightrope.spec import SimulationSpec, Spec
 from tightrope.sweeps.analysis import best_first, ranks
 from tightrope.sweeps.cells import Cell, Plan, Row, check_ends
@@ -51,9 +52,7 @@ class Sweep(AsFrame):
 
     folder: Path
     plan: Plan
-    rungs: tuple[
-        Rung, ...
-    ]  # the cells in the order of the design: all, and with halving those that were kept, twice
+    rungs: tuple[Rung, ...]  # cells in the order of the design: all, and with halving those kept, twice
     ran: int  # cells that ran now; the others were there already
     failed: int  # cells without numbers, of now and of before
     seconds: float
@@ -107,20 +106,16 @@ def settings_table(rows: Sequence[Row], paths: Sequence[str]) -> displays.Html:
     """Settings and what they came to, for a notebook."""
     head = ("policy", *paths, "regret", "violation", "last violated round")
     body = [
-        (
-            row["policy"],
-            *(row.get(path) for path in paths),
-            *(_estimate(row, name) for name in ("regret", "violation")),
-            row["last_violation"],
-        )
+        (*map(row.get, ("policy", *paths)), *_estimates(row, "regret", "violation"), row["last_violation"])
         for row in rows
     ]
     return displays.table(head, body)
 
 
-def _estimate(row: Row, name: str) -> str | None:
-    ends = row[name], row[f"{name}_low"], row[f"{name}_high"]
-    return None if ends[0] is None else format_estimate(*(math.nan if one is None else one for one in ends))
+def _estimates(row: Row, *names: str) -> Iterator[str | None]:
+    for name in names:
+        mean, low, high = (math.nan if row[f"{name}{end}"] is None else row[f"{name}{end}"] for end in ENDS)
+        yield None if row[name] is None else format_estimate(mean, low, high)
 
 
 def sweep(

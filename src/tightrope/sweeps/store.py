@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import StateDamagedError, TightropeError
+from tightrope.extras import explained
 from tightrope.files import replacing
 from tightrope.frames import AsFrame
 from tightrope.sweeps.cells import MEASURES, Row
@@ -58,14 +58,7 @@ class Rows(AsFrame):
 
 
 class Store:
-    """The folder `cells` of a sweep. One sweep at a time may write to it.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder), ()).held() as store:
-    ...     store.add([{"cell": "ab", "number": 0, "policy": "p", "regret": 1.5, "error": None}])
-    ...     store.finished(), store.load(["ab"])["regret"].tolist()
-    (({'ab'}, set()), [1.5])
-    """
+    """The folder `cells` of a sweep. One sweep at a time may write to it."""
 
     def __init__(self, folder: Path, axes: Sequence[Axis]) -> None:
         self.folder = folder / "cells"
@@ -75,7 +68,7 @@ class Store:
     @contextmanager
     def held(self) -> Iterator[Store]:
         """The store, its folder made if need be, for this process alone until the block ends."""
-        _parquet()
+        _arrow()
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder.parent / ".lock", "w") as lock:
             try:
@@ -90,25 +83,21 @@ class Store:
 
     def add(self, rows: Sequence[Row]) -> None:
         """Write rows; when this returns they are kept, whatever happens to the process."""
-        arrow, parquet = _arrow(), _parquet()
+        arrow = _arrow()
         text = [axis.path for axis in self._axes if axis.column == "text"]
         plain = [{**row, **{path: _as_text(row[path]) for path in text}} for row in rows]
         table = arrow.Table.from_pylist(plain, schema=self._schema(self._axes))
         path = self.folder / f"part-{self._next:07d}.parquet"
         with replacing(path) as draft:
-            parquet.write_table(table, draft, compression="zstd")
+            arrow.parquet.write_table(table, draft, compression="zstd")
         self._next += 1
 
     def finished(self) -> tuple[set[str], set[str]]:
         """Names of the cells that have a row, and of those among them that failed."""
-        names: set[str] = set()
-        failed: set[str] = set()
-        for _, columns in self._read(["cell", "error"]):
-            names.update(columns["cell"])
-            for name, error in zip(columns["cell"], columns["error"]):
-                # A later row counts more than an earlier one.
-                (failed.discard if error is None else failed.add)(name)
-        return names, failed
+        newest: dict[str, str | None] = {}
+        for part in self._parts():
+            newest.update(zip(*self._read(part, ["cell", "error"]).to_pydict().values()))
+        return set(newest), {name for name, error in newest.items() if error is not None}
 
     def load(self, ids: Iterable[str], *, by_run: bool = False) -> Rows:
         """The rows of these cells, in their order, without their settings; the last row of a cell counts.
@@ -118,39 +107,28 @@ class Store:
         Cells without a row are left out. The settings on disk are for other readers: they, and the number, are those of
         the design that ran the cell, which another design may share.
         """
-        place: dict[str, int] = {}
-        for one in ids:
-            place.setdefault(one, len(place))
-        names = [name for name in self._schema(()).names if by_run or name != "reward_by_run"]
-        at: list[NDArray[np.int64]] = []
-        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
-        for table, columns in self._read(["cell"]):
-            wanted = np.array([place.get(name, -1) for name in columns["cell"]], dtype=np.int64)
-            keep = np.flatnonzero(wanted >= 0)
-            if not keep.size:
-                continue
-            at.append(wanted[keep])
-            whole = _parquet().read_table(table, columns=names).take(keep)
-            for name in names:
-                parts[name].append(_numpy(whole.column(name)))
-        order = np.concatenate([*at, np.zeros(0, dtype=np.int64)])
-        # Sorted by place, then by age: the last of each place is the newest.
-        sort = np.lexsort((np.arange(order.size), order))
-        newest = sort[np.append(order[sort][1:] != order[sort][:-1], True)] if order.size else sort
-        if not at:
-            return Rows({name: np.zeros(0, dtype=object) for name in names})
-        return Rows({name: np.concatenate(found)[newest] for name, found in parts.items()})
+        wanted = dict.fromkeys(ids)
+        schema = self._schema(())
+        names = [name for name in schema.names if by_run or name != "reward_by_run"]
+        tables = [schema.empty_table().select(names)]
+        for part in self._parts():
+            cells = self._read(part, ["cell"]).column("cell").to_pylist()
+            if keep := [i for i, name in enumerate(cells) if name in wanted]:
+                tables.append(self._read(part, names).take(keep))
+        table = _arrow().concat_tables(tables)
+        newest = {name: i for i, name in enumerate(table.column("cell").to_pylist())}
+        at = np.array([newest[name] for name in wanted if name in newest], dtype=np.int64)
+        return Rows({name: _numpy(table.take(at).column(name)) for name in names})
 
     def _parts(self) -> list[Path]:
         return sorted(self.folder.glob("part-*.parquet"))
 
-    def _read(self, names: list[str]) -> Iterator[tuple[Path, Mapping[str, list[Any]]]]:
-        for part in self._parts():
-            try:
-                yield part, _parquet().read_table(part, columns=names).to_pydict()
-            except (_arrow().ArrowException, OSError) as error:
-                message = f"{part} can't be read: {error}. Remove it: its cells will run again."
-                raise StateDamagedError(message) from error
+    def _read(self, part: Path, names: list[str]) -> Any:
+        try:
+            return _arrow().parquet.read_table(part, columns=names)
+        except (_arrow().ArrowException, OSError) as error:
+            message = f"{part} can't be read: {error}. Remove it: its cells will run again."
+            raise StateDamagedError(message) from error
 
     def _schema(self, axes: Sequence[Axis]) -> Any:
         arrow = _arrow()
@@ -187,19 +165,7 @@ def _as_text(value: Any) -> str | None:
     return json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
 
 
-def _arrow() -> ModuleType:
-    try:
-        import pyarrow
-    except ModuleNotFoundError as error:
-        message = "sweeps keep their results in Parquet files: pip install 'tightrope[data]'"
-        raise ModuleNotFoundError(message) from error
-    module: ModuleType = pyarrow
-    return module
-
-
-def _parquet() -> ModuleType:
-    _arrow()
-    import pyarrow.parquet
-
-    module: ModuleType = pyarrow.parquet
-    return module
+def _arrow() -> Any:
+    with explained("a sweep"):
+        import pyarrow.parquet
+    return pyarrow

@@ -16,15 +16,18 @@ from tightrope import displays
 from tightrope.errors import TightropeError
 from tightrope.files import replacing
 from tightrope.frames import AsFrame
+from tightrope.intervals import mean_interval
 from tightrope.progress import Advance, progress_bar
+from tightrope.report import format_estimate, format_number
+from tightrope.result import Estimate
+from tightrope.result.curves import UNKNOWN
 from tightrope.spec import Spec, read_spec
-from tightrope.sweeps.cells import Cell, Plan, Row, moved
+from tightrope.sweeps.cells import Cell, Plan, Row, moved, shown
 from tightrope.sweeps.design import Step, refuse
 from tightrope.sweeps.engines import EngineName
 from tightrope.sweeps.run import Runner, Sweep, running, settings_table
 from tightrope.sweeps.store import INTERNAL, Rows
 from tightrope.sweeps.target import Target
-from tightrope.sweeps.verdict import Check, Trial, listed
 from tightrope.toml import dumps
 
 CHECKS = 5  # candidates that may fail the check before it is given up
@@ -44,6 +47,114 @@ class TargetMissed(TightropeError):
     def __init__(self, message: str, sweep: Sweep) -> None:
         super().__init__(message)
         self.sweep = sweep
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """Some settings and the untouched spec on the same draws."""
+
+    rounds: int
+    tuned: Row
+    untouched: Row
+    difference: Estimate | None  # the regret of the settings less that of the spec; None where one can't run
+
+    @classmethod
+    def of(cls, rounds: int, tuned: Row, untouched: Row) -> Check:
+        """The check that two rows make, `reward_by_run` among their columns."""
+        tuned, untouched = dict(tuned), dict(untouched)
+        ours, theirs = tuned.pop("reward_by_run"), untouched.pop("reward_by_run")
+        if ours is None or theirs is None:
+            return cls(rounds, tuned, untouched, None)
+        mean, low, high = mean_interval(np.subtract(theirs, ours))
+        return cls(rounds, tuned, untouched, Estimate(float(mean), float(low), float(high)))
+
+    def as_data(self) -> dict[str, Any]:
+        """For machines."""
+        difference = UNKNOWN if self.difference is None else self.difference
+        rows = {"tuned": self.tuned, "untouched": self.untouched}
+        return {"round": self.rounds, **rows, **difference.columns("difference")}
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Settings that met the target in a sweep, and how they did on fresh draws, up to the first length at which they failed."""
+
+    settings: dict[str, Any]
+    chosen: Row  # in the sweep
+    checks: tuple[Check, ...]
+    than: str  # what the untouched spec is called
+    missed: tuple[int, ...] = ()  # in how many rounds the untouched spec misses the target
+
+    @property
+    def failure(self) -> str:
+        """Where the settings fail or miss the target; empty if they don't."""
+        last = self.checks[-1]
+        if last.tuned["error"] is not None:
+            return f"failed at {last.rounds:,} rounds: {last.tuned['error']}"
+        if not last.tuned["met"]:
+            return f"the target is missed at {last.rounds:,} rounds by {last.tuned['shortfall']:.4g}"
+        return ""
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the untouched spec runs and meets the target too, so that regret decides."""
+        return not self.missed and all(check.difference is not None for check in self.checks)
+
+    @property
+    def passed_over(self) -> bool:
+        """Whether the next settings have their turn: these fail, or have more regret than what they should improve."""
+        last = self.checks[-1].difference
+        return bool(self.failure) or (self.comparable and last is not None and last.mean > 0.0)
+
+    @property
+    def worth_it(self) -> bool:
+        """Whether to serve the settings rather than the untouched spec, which then has clearly more regret or misses the target."""
+        first = self.checks[0].difference
+        clear = not self.comparable or (first is not None and first.high < 0.0)
+        return clear and not self.passed_over
+
+    @property
+    def words(self) -> str:
+        """What was found, for people."""
+        settings = ", ".join(
+            f"{path.removeprefix('policy.')} {shown(value)}" for path, value in self.settings.items()
+        )
+        if not self.failure and all(check.difference == (0.0, 0.0, 0.0) for check in self.checks):
+            return f"{settings}: the same decisions as {self.than}"
+        found = [self._compared(), self.failure]
+        if (error := self.checks[0].untouched["error"]) is not None:
+            found.append(f"{self.than} can't run, so there is nothing to compare with ({error})")
+        if self.missed:
+            found.append(f"{self.than} missed the target at {listed(self.missed)} rounds")
+        answer = "worth it" if self.worth_it else "not worth it"
+        if not self.worth_it and not self.passed_over:
+            answer += ", since chance alone may explain it"
+        return f"{settings}: {'; '.join(filter(None, found))}: {answer}"
+
+    def as_data(self) -> dict[str, Any]:
+        """For machines."""
+        found = {"passed_over": self.passed_over, "worth_it": self.worth_it, "verdict": self.words}
+        checks = [check.as_data() for check in self.checks]
+        return {"settings": self.settings, "chosen": self.chosen, "checks": checks, **found}
+
+    def _compared(self) -> str:
+        parts: list[str] = []
+        for check in self.checks:
+            if (difference := check.difference) is None:
+                continue
+            regret, size = check.untouched["regret"], abs(difference.mean)
+            amount = f"{100 * size / regret:.0f} %" if regret and regret > 0.0 else format_number(size)
+            kind = "more" if difference.mean > 0.0 else "less"
+            than, rounds = ("", "") if parts else (f" regret than {self.than}", " rounds")
+            interval = format_estimate(*difference)
+            parts.append(f"{amount} {kind}{than} at {check.rounds:,}{rounds} ({interval})")
+        return ", ".join(parts)
+
+
+def listed(rounds: Sequence[int]) -> str:
+    """Numbers of rounds in words."""
+    *most, last = (f"{one:,}" for one in rounds)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +298,8 @@ def tune(
         sweep = runner.sweep(halving)
         rows = sweep.rows()
         candidates = _candidates(rows)
-        found = _cells(plan, {rows["cell"][i]: None for i in candidates})
+        wanted = {rows["cell"][i] for i in candidates}
+        found = {cell.id: cell for cell in plan.cells() if cell.id in wanted}
         fresh = spec.simulation.seed + 1
         rival = _rival(runner, fresh)
         trials: list[Trial] = []
@@ -199,7 +311,7 @@ def tune(
         worth_it = bool(trials) and trials[-1].worth_it
         if not worth_it:
             cell = rival.cell
-            if not rival.meets_the_target:
+            if rival.rank[0]:
                 raise TargetMissed(_missed(plan, goal, rows, trials, rival), sweep)
     untouched = tuple(check.untouched for check in trials[-1].checks) if worth_it else rival.rows
     path = Path(out) / "tuned.toml"
@@ -232,16 +344,6 @@ def _candidates(rows: Rows) -> list[int]:
     return [int(i) for i in met[np.argsort(regret, kind="stable")][:CHECKS]]
 
 
-def _cells(plan: Plan, wanted: Mapping[str, None]) -> dict[str, Cell]:
-    found: dict[str, Cell] = {}
-    for cell in plan.cells():
-        if cell.id in wanted:
-            found[cell.id] = cell
-            if len(found) == len(wanted):
-                break
-    return found
-
-
 def _with_sweep(spec: Spec) -> Spec:
     """The spec with the fields that are varied by default, if it names none."""
     if spec.sweep:
@@ -263,22 +365,18 @@ class _Rival(NamedTuple):
     rows: tuple[Row, ...]  # on fresh draws, at each length
 
     @property
-    def meets_the_target(self) -> bool:
-        return all(row["met"] for row in self.rows)
-
-    @property
     def rank(self) -> tuple[bool, float]:
+        """Whether it misses the target, and its regret."""
         regret = self.rows[0]["regret"]
-        return not self.meets_the_target, math.inf if regret is None else regret
+        return not all(row["met"] for row in self.rows), math.inf if regret is None else regret
 
 
 def _rival(runner: Runner, seed: int) -> _Rival:
-    plan = runner.plan
     rivals = []
-    for policy in range(len(plan.names)):
-        cell = plan.untouched(policy)
-        rows = _run(runner, [_lengthened(plan, cell, times, seed) for times in LENGTHS])
-        rivals.append(_Rival(cell, _called(plan, policy), tuple(rows)))
+    for policy in range(len(runner.plan.names)):
+        cell = runner.plan.cell(-1, policy, {})  # no field is set, so it has no place in the design
+        rows = _run(runner, [cell], LENGTHS, seed)
+        rivals.append(_Rival(cell, _called(runner.plan, policy), tuple(rows)))
     return min(rivals, key=lambda one: one.rank)
 
 
@@ -288,8 +386,8 @@ def _trial(runner: Runner, cell: Cell, chosen: Row, rival: _Rival, seed: int) ->
     trial = Trial(cell.settings, chosen, (), rival.called, missed)
     with progress_bar("fresh draws", 2 * len(LENGTHS), "runs", runner.progress) as advance:
         for times in LENGTHS:
-            pair = [_lengthened(runner.plan, one, times, seed) for one in (cell, rival.cell)]
-            check = Check.of(times * runner.plan.rounds, *_run(runner, pair, advance, by_run=True))
+            pair = _run(runner, [cell, rival.cell], [times], seed, advance, by_run=True)
+            check = Check.of(times * runner.plan.rounds, *pair)
             trial = replace(trial, checks=(*trial.checks, check))
             if trial.passed_over:
                 break
@@ -297,15 +395,21 @@ def _trial(runner: Runner, cell: Cell, chosen: Row, rival: _Rival, seed: int) ->
 
 
 def _run(
-    runner: Runner, cells: list[Cell], advance: Advance = lambda done=1, failed=0: None, by_run: bool = False
+    runner: Runner,
+    cells: list[Cell],
+    lengths: Sequence[int],
+    seed: int,
+    advance: Advance = lambda done=1, failed=0: None,
+    by_run: bool = False,
 ) -> list[Row]:
-    """A row for each cell, in their order; two may be the same cell."""
-    names = runner.run(cells, advance).names
-    return [runner.store.load([name], by_run=by_run).row(0) for name in names]
-
-
-def _lengthened(plan: Plan, cell: Cell, times: int, seed: int) -> Cell:
-    return plan.changed(cell, rounds=times * plan.rounds, seed=seed, by_run=True)
+    """A row for each cell at each length, in their order; two may be the same cell."""
+    plan = runner.plan
+    longer = [
+        plan.changed(cell, rounds=times * plan.rounds, seed=seed, by_run=True)
+        for times in lengths
+        for cell in cells
+    ]
+    return [runner.store.load([name], by_run=by_run).row(0) for name in runner.run(longer, advance).names]
 
 
 def _called(plan: Plan, policy: int) -> str:

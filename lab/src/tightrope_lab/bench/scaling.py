@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tightrope.engine.cpu import compiled
-from tightrope.engine.replication import tabular_arrays
-from tightrope.engine.simulation import recorded_rounds
+from tightrope.engine.recording import Terms
 from tightrope.environments.tabular import Tabular
 from tightrope.models import Ridge
 from tightrope.policies import PessimisticOptimistic
@@ -141,12 +140,11 @@ def pin() -> None:
 def _times(J: int, d: int, K: int, C: int, repeats: int, seconds: float) -> list[float]:
     """Processor seconds of a round of one replication, some times over."""
     env = _environment(J, d, K, C)
-    world = tabular_arrays(env)
     policy = PessimisticOptimistic(reward=Ridge(d), constraints=K, slater=0.1, horizon=100_000)
     stop = np.zeros(1, dtype=np.int64)
 
     def run(rounds: int) -> float:
-        play = compiled(policy, env, world, 0, rounds, recorded_rounds(rounds, 1), False)
+        play = compiled(policy, env, Terms.of(rounds, 1, 0, 1, False))
         assert play is not None
         started = time.process_time()
         play(0, stop)

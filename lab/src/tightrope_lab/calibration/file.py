@@ -10,7 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from tightrope.environments.hospital_numbers import CREDIT, FEATURES, FORMAT, LICENCE, WARDS, Calibration
+from tightrope.environments.hospital_numbers import FEATURES, FORMAT, WARDS, Calibration
+
+LICENCE = "CC BY 4.0"
+CREDIT = (
+    "Clore, J., Cios, K., DeShazo, J., Strack, B. (2014). Diabetes 130-US Hospitals for Years 1999-2008 "
+    "[dataset]. UCI Machine Learning Repository. doi:10.24432/C5230J",
+    "Strack, B., DeShazo, J. P., Gennings, C., Olmo, J. L., Ventura, S., Cios, K. J., Clore, J. N. (2014). "
+    "Impact of HbA1c Measurement on Hospital Readmission Rates: Analysis of 70,000 Clinical Database Patient "
+    "Records. BioMed Research International 2014, 781670",
+)
 
 
 def write(calibration: Calibration, path: str | Path) -> None:

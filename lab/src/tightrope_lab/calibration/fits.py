@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import get_args
 
 import numpy as np
@@ -28,7 +27,7 @@ from tightrope.extras import explained
 from tightrope.validation import Array
 from tightrope_lab.calibration.encounters import Rows, check_counts, read_columns, select
 
-_RIDGE: Mapping[Reward, float] = MappingProxyType({"30-day": 1000.0, "any": 300.0})
+_RIDGE: Mapping[Reward, float] = {"30-day": 1000.0, "any": 300.0}
 _STAY_RIDGE = 300.0
 _FOLDS = 5
 _SMALLEST_CELL = 11  # a mean over fewer encounters says more about single patients than about the cell
@@ -76,7 +75,7 @@ def calibrate(rows: Rows, encounters: Sample) -> Calibration:
         patients=np.unique(rows.patient).size,
         counts=frozen(counts.sum(axis=1).astype(np.int64)),
         shares=frozen(counts.sum(axis=0) / counts.sum()),
-        outcomes=MappingProxyType({name: _outcome(rows, name, folds) for name in get_args(Reward)}),
+        outcomes={name: _outcome(rows, name, folds) for name in get_args(Reward)},
         stay=_stay(rows, folds),
         scikit_learn=sklearn.__version__,
     )

@@ -8,9 +8,10 @@ from typing import get_args
 import numpy as np
 
 from tightrope.environments.hospital import hospital_rules
-from tightrope.environments.hospital_numbers import CREDIT, LICENCE, WARDS, Calibration, Reward
+from tightrope.environments.hospital_numbers import WARDS, Calibration, Reward
 from tightrope.lp import allocation, slater
 from tightrope.validation import Array
+from tightrope_lab.calibration.file import CREDIT, LICENCE
 
 
 def report(calibration: Calibration, *others: Calibration) -> str:

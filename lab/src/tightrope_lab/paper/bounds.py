@@ -10,7 +10,7 @@ import numpy as np
 from tightrope.environments import synthetic
 from tightrope.models import Ridge
 from tightrope.policies import PessimisticOptimistic
-from tightrope.report import Cell, NamedCurve, Report, bound_figure
+from tightrope.report import Cell, NamedCurve, Report, curve_figure
 from tightrope.result import Result
 from tightrope.validation import VIOLATION, Array
 from tightrope_lab import theory
@@ -56,11 +56,13 @@ def tell(runs: Runs, report: Report) -> None:
         measured = [("regret", r.regret), ("violation", r.violation)]
         bounds = zip(("regret", "violation"), _bounds(algorithm, r.rounds, K, delta, d, T))
         report.figure(
-            bound_figure(
-                [NamedCurve.of(f"measured {name}", curve) for name, curve in measured],
-                [NamedCurve(f"{name} bound", r.rounds, bound) for name, bound in bounds],
+            curve_figure(
+                [NamedCurve.of(f"measured {name}", curve) for name, curve in measured]
+                + [NamedCurve(f"{name} bound", r.rounds, bound, reference=True) for name, bound in bounds],
                 xlabel="Round",
                 ylabel="Regret (reward), violation (cost)",
+                logx=True,
+                logy=True,
             ),
             name=f"bounds-{algorithm.lower()}",
             alt=f"{TITLES[algorithm]}. Measured regret and violation far below their bounds, on log axes",

@@ -13,7 +13,7 @@ from tightrope.policies import PessimisticOptimistic, ShadowPrice
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Result
 from tightrope.schedules import Power
-from tightrope.simulation.sentences import told
+from tightrope.simulation.page import told
 from tightrope_lab.paper.runs import Runs
 
 ROUNDS, REPLICATIONS = 10_000, 200

@@ -16,7 +16,7 @@ from tightrope.report import BarSeries, Cell, NamedCurve, Panel, Report, panels_
 from tightrope.report.bars import bars_figure, last_violation_figure
 from tightrope.result import Result
 from tightrope.schedules import Power
-from tightrope.simulation.sentences import told
+from tightrope.simulation.page import told
 from tightrope.validation import VIOLATION, Array
 from tightrope_lab.paper.runs import Runs
 

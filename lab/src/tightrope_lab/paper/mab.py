@@ -11,7 +11,7 @@ from tightrope.policies import OPB, PessimisticOptimistic
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Result
 from tightrope.schedules import Power, known_costs
-from tightrope.simulation.sentences import told
+from tightrope.simulation.page import told
 from tightrope.validation import Array
 from tightrope_lab.paper.runs import Runs
 

@@ -14,7 +14,7 @@ from typing import Any
 from tightrope.errors import InvalidInput
 from tightrope.files import write, write_csv
 from tightrope.report import Report
-from tightrope.report.glossary import WORDS
+from tightrope.report.glossary import glossary
 from tightrope_lab.paper import bounds, by_shadow_price, hospital, mab, tail
 from tightrope_lab.paper.runs import Runs, Size
 
@@ -66,7 +66,7 @@ def reproduce(
         "A pessimistic-optimistic algorithm, reproduced",
         subtitle="Liu, Li, Shi, Ying (NeurIPS 2021): what the paper reports, run again with intervals, and where they differ and why",
     )
-    report.words(*(name for name in WORDS if name != "pareto"))
+    report.words(*(name for name in glossary() if name != "pareto"))
     report.section("The algorithm")
     report.text(
         "Each round a context arrives, one of J actions is chosen, a reward is earned and K costs are incurred; every cumulative cost "
