@@ -217,8 +217,6 @@ def _action_tile(reward: _ModelSize, cost: _ModelSize, J: int) -> int:
 
 
 class _ModelSize(NamedTuple):
-    """The size of one model as the kernels hold it."""
-
     kind: int
     features: int
     blocks: int

@@ -170,7 +170,6 @@ def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
 
 
 def _size(part: Part, model: Any, env: Tabular) -> Macros:
-    """The size of a model, and its ridge."""
     if model is None:
         return {"P": 0, "BLOCKS": 1, "ROWS": 1, "CENTRED": 0, "RIDGE": "1.0"}
     assert isinstance(model, Standardised)

@@ -201,7 +201,6 @@ def _custom(
     actions: Sequence[str],
     name: str | None,
 ) -> Custom:
-    """An environment of your own under the rules and names of a spec."""
     named = actions and tuple(actions) != env.actions
     changes: dict[str, Any] = {}
     if rules is not None:
@@ -293,7 +292,6 @@ def _require_agreed(settings: Mapping[str, Any], seen: WhenSeen) -> None:
 
 
 def _by_context(env: Tabular, usage: str, table: Any, rules: Rules) -> Array:
-    """What is used by context and action, (C, J)."""
     C, J = env.n_contexts, env.n_actions
     where = f"environment.usage.{usage}"
     if isinstance(table, Mapping):

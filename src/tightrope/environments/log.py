@@ -163,7 +163,6 @@ class _World:
         return self
 
     def context(self, i: int) -> dict[str, Any]:
-        """Row i."""
         c = self.table.context[i]
         context: dict[str, Any] = {"row": i, "features": self.table.features[c]}
         if self.known:

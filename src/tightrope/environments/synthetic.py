@@ -70,7 +70,6 @@ def _directions(draw: np.random.Generator, shape: tuple[int, ...], dimension: in
 
 
 def _tilted(draw: np.random.Generator, v: Array, count: int) -> Array:
-    """Random directions on v's side."""
     raw = _directions(draw, (count,), v.size)
     raw = np.where((raw @ v)[:, None] < 0.0, -raw, raw)
     raw = raw + 0.5 * v

@@ -321,8 +321,6 @@ class Contexts:
 
 
 class _Fits:
-    """Fits to rows in which one action each was taken."""
-
     def __init__(self, table: Contexts, log: Log, ridge: float, units: Codes, judge: bool) -> None:
         codes, actions = log.actions, log.action_names
         self._table, self._codes, self._actions = table, codes, actions
@@ -544,7 +542,6 @@ def table_environment(
 
 
 def _usage_columns(spec: Spec, settings: TableSettings) -> dict[str, Any]:
-    """Where each usage that a rule counts stands."""
     usage: dict[str, Any] = {**spec.usage, **settings.usage}
     if twice := [name for name in settings.usage if name in spec.usage]:
         raise InvalidInput(

@@ -61,10 +61,7 @@ class Tabular:
     groups : sequence, optional
         The group or groups of each context, for rules `among` groups.
 
-    Attributes
-    ----------
-    All parameters by their names, as read-only float64 arrays (`available` of bool, `cost_range` always (K, 2)),
-    and `cost_locations` (C, J, K): means before clipping, the same array as `costs` unless the noise is Gaussian.
+    All parameters are attributes, as read-only float64 arrays (`available` of bool, `cost_range` always (K, 2)).
 
     Examples
     --------

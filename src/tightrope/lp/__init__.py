@@ -15,13 +15,10 @@ context, and a master program over blocks of contexts finds the next λ.
 (0.4, [[0.5, 0.5]])
 """
 
-from tightrope.lp.allocations import Method as Method
-from tightrope.lp.allocations import allocation as allocation
-from tightrope.lp.allocations import least_moves as least_moves
-from tightrope.lp.allocations import slater as slater
-from tightrope.lp.highs import LPSolution as LPSolution
-from tightrope.lp.highs import solve_lp as solve_lp
-from tightrope.lp.mixture import MixtureProgram as MixtureProgram
-from tightrope.lp.program import Allocation as Allocation
-from tightrope.lp.program import Certificate as Certificate
-from tightrope.lp.program import certify as certify
+from tightrope.lp.allocations import Method, allocation, least_moves, slater
+from tightrope.lp.highs import LPSolution, solve_lp
+from tightrope.lp.mixture import MixtureProgram
+from tightrope.lp.program import Allocation, Certificate, certify
+
+__all__ = ["Allocation", "Certificate", "LPSolution", "Method", "MixtureProgram"]
+__all__ += ["allocation", "certify", "least_moves", "slater", "solve_lp"]

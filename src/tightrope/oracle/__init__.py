@@ -5,14 +5,9 @@
 0.4
 """
 
-from tightrope.oracle.assumptions import Assumption as Assumption
-from tightrope.oracle.assumptions import Assumptions as Assumptions
-from tightrope.oracle.assumptions import check as check
-from tightrope.oracle.programs import Baseline as Baseline
-from tightrope.oracle.programs import Benchmark as Benchmark
-from tightrope.oracle.programs import benchmark as benchmark
-from tightrope.oracle.programs import slater as slater
-from tightrope.oracle.programs import solve as solve
-from tightrope.oracle.solution import Atoms as Atoms
-from tightrope.oracle.solution import Found as Found
-from tightrope.oracle.solution import Solution as Solution
+from tightrope.oracle.assumptions import Assumption, Assumptions, check
+from tightrope.oracle.programs import Baseline, Benchmark, benchmark, slater, solve
+from tightrope.oracle.solution import Atoms, Found, Solution
+
+__all__ = ["Assumption", "Assumptions", "Atoms", "Baseline", "Benchmark", "Found", "Solution"]
+__all__ += ["benchmark", "check", "slater", "solve"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,7 @@ from tightrope.validation import Array, finite_number, whole_number
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One assumption of the paper: what must hold, what was measured, and whether it holds.
-
-    >>> Assumption("‖φ‖ ≤ 1", "largest norm 0.9", True).holds
-    True
-    """
+    """One assumption of the paper: what must hold, what was measured, and whether it holds."""
 
     statement: str
     measured: str
@@ -35,10 +32,6 @@ class Assumptions:
     `slater` is that of the fluid program, `m` the least with ‖θ*‖ <= m for the θ* of least norm that fits the rewards best, and
     `tau_prime` τ', the first round with ε_t <= δ/2: None where there is none (δ <= 0), or, with costs seen after acting, no
     horizon to compute it from.
-
-    >>> from tightrope.environments import bandit
-    >>> check(bandit(threshold=0.1)).holds
-    True
     """
 
     items: tuple[Assumption, ...]
@@ -51,37 +44,31 @@ class Assumptions:
         """Whether all of them hold."""
         return all(item.holds for item in self.items)
 
-    def __str__(self) -> str:
+    def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         rows = [(item.statement, item.measured, "yes" if item.holds else "NO") for item in self.items]
+        return ("assumption", "measured", "holds"), rows
+
+    def __str__(self) -> str:
         verdict = "every assumption holds" if self.holds else "not every assumption holds"
         end = "" if self.tau_prime is None else f"\nτ' = {self.tau_prime:,}: the first round with ε_t ≤ δ/2"
-        return table(verdict, ("assumption", "measured", "holds"), rows) + end
+        return table(verdict, *self._table()) + end
 
     def __repr__(self) -> str:
         failed = [item.statement for item in self.items if not item.holds]
         return f"Assumptions(holds={self.holds}{f', failed={failed}' if failed else ''}, slater={self.slater:.6g})"
 
     def _repr_html_(self) -> str:
-        rows = [(item.statement, item.measured, "yes" if item.holds else "NO") for item in self.items]
         verdict = "Every assumption holds" if self.holds else "Not every assumption holds"
-        return displays.page(verdict, displays.table(("assumption", "measured", "holds"), rows))
+        return displays.page(verdict, displays.table(*self._table()))
 
 
 def check(env: Tabular, *, m: float | None = 1.0, horizon: int | None = None) -> Assumptions:
     """Which of the paper's assumptions hold in `env`, and by how much.
 
-    Only actions on offer in contexts that can occur are looked at. Arms without features count as φ = e_j.
+    Only actions on offer in contexts that can occur are looked at. Arms without features count as φ = e_j. `m` is the bound on ‖θ*‖
+    that the policy is given; None for one that needs none, and nothing is asked of ‖θ*‖. `horizon` is T: with costs seen after
+    acting, τ' depends on it.
 
-    Parameters
-    ----------
-    env : Tabular
-    m : float, optional
-        The bound on ‖θ*‖ that the policy is given; None for one that needs none, and nothing is asked of ‖θ*‖.
-    horizon : int, optional
-        T; with costs seen after acting, τ' depends on it.
-
-    Examples
-    --------
     >>> from tightrope.environments import synthetic
     >>> print(check(synthetic(contexts=3, actions=2, features=3, constraints=1, slater=0.5)))
     every assumption holds
@@ -168,8 +155,7 @@ def _dimension(features: Array | None, n_actions: int) -> int:
     return int(features.shape[-1]) * (n_actions if features.ndim == 2 else 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
+class _Fit(NamedTuple):
     residual: float
     norms: Array  # of each target's least-norm parameter
     largest: float  # norm of a feature vector

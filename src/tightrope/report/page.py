@@ -191,9 +191,8 @@ class Report:
         return path
 
     def _add(self, block: str, *given: Any) -> None:
-        blocks = templates.macros(
-            "tightrope.report/blocks.html", inline=_inline, plain=_plain, cell=cell_text
-        )
+        tools: dict[str, Any] = {"inline": _inline, "plain": _plain, "cell": cell_text}
+        blocks = templates.macros("tightrope.report/blocks.html", **tools)
         self._parts.append(getattr(blocks, block)(*given))
 
     def _prose(self, what: str, text: str, linked: set[str] | None = None) -> str:
@@ -249,7 +248,6 @@ def _link(match: re.Match[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text without its markup."""
     text = re.sub(r"\[([^][]+)\]\([^()\s]+\)", r"\1", text)
     return re.sub(r"[`*]|[_^](?=\{)|(?<=[_^])\{|\{|\}", "", text)
 

@@ -504,7 +504,6 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a result's arrays, and all else of it as the header."""
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **header}, allow_nan=False)
     buffer = io.BytesIO()
     encoded = np.frombuffer(text.encode(), dtype=np.uint8)
@@ -513,7 +512,6 @@ def _write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, N
 
 
 def _read_archive(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays that `_write_archive` wrote."""
     with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     header = json.loads(arrays.pop("header").tobytes())

@@ -61,7 +61,6 @@ def _panels(results: Mapping[str, Result]) -> list[Panel]:
 
 
 def _ends(results: Mapping[str, Result]) -> list[list[Cell]]:
-    """Where each policy stands at the last round."""
     rows: list[list[Cell]] = []
     for name, run in results.items():
         regret = run.regret.at() if run.optimum is not None else None

@@ -1,10 +1,4 @@
-"""Sweeps: many settings of a spec, simulated on one core, on all, or on a cluster; and the search for the best of them.
-
->>> from tightrope.spec import make_spec
->>> spec = make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.caution": [1.0, 2.0, 3.0]}})
->>> len(Plan.of(spec))
-3
-"""
+"""Sweeps: many settings of a spec, simulated on one core, on all, or on a cluster; and the search for the best of them."""
 
 from tightrope.sweeps.cells import Plan
 from tightrope.sweeps.design import Design

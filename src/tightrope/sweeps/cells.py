@@ -163,7 +163,6 @@ class Plan:
 
     @cached_property
     def _fixed(self) -> dict[str, str]:
-        """Hashes of the tables that no cell changes."""
         varied = {axis.steps[0] for axis in self.design.axes} | {"policy", "simulation"}
         return {part: self._hash_of(part, self.base) for part in _PARTS if part not in varied}
 
@@ -297,7 +296,6 @@ class _Solved:
 
     @cached_property
     def mixture(self) -> Array:
-        """What the oracle plays."""
         return solve(self.env, baseline="fluid").policy
 
 

@@ -102,8 +102,7 @@ class _Workers(Engine, Generic[_Handle]):
                     yield from self._finished(handle, waiting)
 
     @abc.abstractmethod
-    def _room(self) -> int:
-        """How many batches to keep under way."""
+    def _room(self) -> int: ...
 
     @abc.abstractmethod
     def _submit(self, batch: Batch) -> _Handle: ...

@@ -150,11 +150,6 @@ def sweep(
     progress : bool, optional
         A progress bar on standard error; by default if that is a terminal.
 
-    Raises
-    ------
-    SpecError
-        Names the field.
-
     Examples
     --------
     >>> import tempfile
