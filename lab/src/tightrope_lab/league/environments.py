@@ -130,7 +130,7 @@ def changing_actions() -> Tabular:
     return changed(env, name="changing-actions", available=available)
 
 
-_MADE = [bandit, budgeted, hospital, synthetic, fair_jobs, ads_budget, dosing, sleeping_fractions]
+_MADE: list[Any] = [bandit, budgeted, hospital, synthetic, fair_jobs, ads_budget, dosing, sleeping_fractions]
 _MADE += [conservative_baseline, changing_actions, digits, breast_cancer, wine]
 _MADE += [getattr(model_routing, name) for name in model_routing.__all__]
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
