@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightrope.ledger.account import Account, Address, amount
+from tightrope.ledger.account import Address, ExactAccount, amount
 from tightrope.ledger.hard_caps import Exhausted
 from tightrope.ledger.ledger import Ledger
 from tightrope.ledger.totals import Totals
@@ -83,10 +83,10 @@ class Twin:
 
 def agree(ledger: Ledger, twin: Twin) -> None:
     for cap, name in zip(ledger.caps, ("cents", "minutes", "tickets"), strict=True):
-        assert Fraction(cap.account.taken) == twin.taken(name)
-        assert Fraction(cap.account.left) == twin.allowed[name] - twin.taken(name) >= 0
-        assert cap.account.reserved >= 0
-    assert Fraction(ledger.caps[1].account.reserved) == sum(twin.held.values())
+        assert Fraction(cap.taken) == twin.taken(name)
+        assert Fraction(cap.left) == twin.allowed[name] - twin.taken(name) >= 0
+        assert cap.reserved >= 0
+    assert Fraction(ledger.caps[1].reserved) == sum(twin.held.values())
 
 
 @settings(max_examples=60)
@@ -106,7 +106,7 @@ def agree(ledger: Ledger, twin: Twin) -> None:
 )
 def test_what_may_be_taken_and_what_is_left_are_sums_over_all_that_happened(total, tickets, rounds):
     spec = spec_of(total, tickets)
-    ledger, twin = Ledger(spec, Totals(3)), Twin(total, tickets)
+    ledger, twin = Ledger(spec), Twin(total, tickets)
     holds: dict[int, tuple[int, ...]] = {}
     for number, (costs, old, pick, then, minutes) in enumerate(rounds):
         cents = dict(zip(spec.actions, costs, strict=True))
@@ -129,7 +129,7 @@ def test_what_may_be_taken_and_what_is_left_are_sums_over_all_that_happened(tota
         oldest = next((n for n in holds if holds[n]), None)
         if then == "restart":
             saved = msgspec.msgpack.decode(msgspec.msgpack.encode(ledger.saved()))
-            ledger = Ledger(spec, Totals(3))
+            ledger = Ledger(spec)
             ledger.restore(saved)
         elif oldest is not None and then in ("settle", "keep"):
             if then == "settle":
@@ -166,7 +166,7 @@ def test_an_average_allows_its_limit_for_each_decision_that_it_counts(counted, c
         ledger.count(["old"] if old else [], seen)
     every = sum(seen == "before" for _, seen in counted)
     late = sum(old and seen == "after" for old, seen in counted)
-    most, least, hours = ledger.standings()
+    most, least, hours = ledger.limits
     assert [one.decisions for one in (most, least, hours)] == [every, every, late]
     assert [most.allowed, hours.allowed] == [every * 5.0, late * limit]
     assert (most.left, least.left) == (0.0 - cost * 10.0, 0.0 + cost * 10.0)
@@ -179,20 +179,26 @@ def test_an_average_allows_its_limit_for_each_decision_that_it_counts(counted, c
     )
     assert moved == {}
     now.count(["old"], "after")
-    assert now.standings()[2].allowed == late * limit + limit / 2
-    assert now.standings()[2].decisions == late + 1
+    assert now.limits[2].allowed == late * limit + limit / 2
+    assert now.limits[2].decisions == late + 1
 
 
 def test_an_account_is_addressed_by_rule_key_and_window():
-    ledger = Ledger(spec_of(2.0, 1.0), Totals(3))
-    assert ledger.account(Address("cents")).allowed == 2
+    ledger = Ledger(spec_of(2.0, 1.0))
+    assert ledger.account(Address("cents", hard=True)).allowed == 2
+    assert ledger.account(Address("cents")).allowed == 0
+    ledger.count([], "before")
+    ledger.book(np.array([-0.25]), np.array([0]))
+    average = ledger.account(Address("cents"))
+    assert (average.used, average.reserved, average.allowed, average.left) == (0.75, 0, 1, 0.25)
+    assert (average.fits(0.25), average.fits(0.5), average.fits(0.0)) == (True, False, True)
     assert Address("cents") == Address("cents", key=None, window=None) != Address("cents", key="u17")
-    with pytest.raises(ValueError, match="no hard cap 'cents'"):
+    with pytest.raises(ValueError, match="no account .*'u17'"):
         ledger.account(Address("cents", key="u17"))
 
 
 def test_what_is_released_is_as_if_it_had_never_been_held():
-    account = Account(amount(1.0))
+    account = ExactAccount(Address("cents", hard=True), amount(1.0))
     account.reserve(amount(0.7))
     assert not account.fits(amount(0.4))
     account.release(amount(0.7))

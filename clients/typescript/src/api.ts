@@ -669,9 +669,12 @@ export interface components {
         HardCapState: {
             left: number;
             name: string;
+            /** @description The part of `used` that is held until the outcomes say what was really used. */
+            reserved: number;
             rule: string;
             total: number;
             unit: string;
+            /** @description What is used or reserved. */
             used: number;
             withheld: components["schemas"]["Withheld"] | null;
         };

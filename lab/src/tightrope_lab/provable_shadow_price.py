@@ -14,7 +14,6 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model, hooks
 from tightrope.models.model import NO_DECISION
 from tightrope.offer import Offer
-from tightrope.policies.lagrangian import kept_rows
 from tightrope.policies.lp_thompson import RememberedProgram
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
 from tightrope.policies.registry import register
@@ -129,7 +128,7 @@ class ProvableShadowPrice(Policy):
         rewards = self._optimistic(offer.phi, offer.ids, t)
         values = rewards - offer.W @ self._prices_in_force(price, t)
         if self.guard:
-            values = np.where(kept_rows(self._ledger.sums, self._ledger.rests, offer.W), values, -np.inf)
+            values = np.where(self._ledger.kept_rows(offer.W), values, -np.inf)
         return Choice(best_row(values), rewards, values, note=solved)
 
     def chosen(self, offer: Offer, choice: Choice) -> None:

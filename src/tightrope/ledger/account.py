@@ -1,9 +1,19 @@
-"""One account: an amount that is allowed, and what of it is used or reserved."""
+"""An account: what of one rule was used, is reserved, is allowed and is left.
+
+There are two kinds. A `Limit` is on an average: it reads the sums that a policy keeps. An `ExactAccount` is an amount of its own.
+"""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from tightrope.rules import Column
+from tightrope.validation import Array
 
 ZERO: Final = Decimal(0)
 ONE: Final = Decimal(1)
@@ -12,17 +22,118 @@ _EXACT: Final = Context(prec=60, rounding=ROUND_CEILING)
 
 
 class Address(NamedTuple):
-    """Which account: that of a rule, for a key of the request and for a window of time. None: one for all keys, or for ever."""
+    """Which account: that of a rule, for a key of the request and for a window of time. None: one for all keys, or for ever.
+
+    A rule with a hard cap has two: one of its average, and one of the amount that is never exceeded.
+    """
 
     rule: str
     key: str | None = None
     window: int | None = None
+    hard: bool = False
 
 
-class Account:
+class Account(ABC):
+    """What every account answers, in the units of its rule; what is reserved counts as taken."""
+
+    __slots__ = ("address",)
+
+    @property
+    @abstractmethod
+    def used(self) -> Any:
+        """What was used."""
+
+    @property
+    @abstractmethod
+    def reserved(self) -> Any:
+        """What is held until it is known what is used of it."""
+
+    @property
+    @abstractmethod
+    def allowed(self) -> Any:
+        """What may be used in all."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    @property
+    def left(self) -> Any:
+        """What may still be taken."""
+        return self.allowed - self.used - self.reserved
+
+    def fits(self, more: Any) -> bool:
+        """Whether so much more may be taken; nothing always may."""
+        return not more or bool(more <= self.left)
+
+
+class Summed(Protocol):
+    """Whatever adds up scaled costs: a policy, or `Totals`."""
+
+    @property
+    def totals(self) -> Array:
+        """Cumulative costs (K,)."""
+
+
+class Counts(msgspec.Struct, array_like=True):
+    """How many decisions a limit has counted at its present height; at others before, and what those allowed."""
+
+    decisions: int = 0
+    earlier: int = 0
+    allowed: float = 0.0
+
+
+class Limit(Account):
+    """The account of a limit on an average: a view on column k of the sums of costs.
+
+    Of a rule with `at_least`: what there was, what was required, and how much more there was. Without `counts` sums from before a
+    change of the rule can't be told apart, and all but `left` is nan.
+    """
+
+    __slots__ = ("column", "counts", "k", "sums")
+
+    def __init__(self, column: Column, k: int, sums: Summed, counts: Counts | None) -> None:
+        super().__init__(Address(column.name))
+        self.column, self.k, self.sums, self.counts = column, k, sums, counts
+
+    @property
+    def decisions(self) -> int | None:
+        """How many decisions it has counted."""
+        return None if self.counts is None else self.counts.earlier + self.counts.decisions
+
+    @property
+    def allowed(self) -> float:
+        """What it has allowed, or required, so far."""
+        if self.counts is None:
+            return math.nan
+        return self.counts.allowed + self.counts.decisions * self.column.limit
+
+    @property
+    def left(self) -> float:
+        """How much less was used than allowed, or how much more than required."""
+        return float(0.0 - self.sums.totals[self.k] * self.column.rule.scale)
+
+    @property
+    def used(self) -> float:
+        """What was used."""
+        return self.allowed - self.column.sign * self.left
+
+    @property
+    def reserved(self) -> float:
+        """Nothing: an outcome counts once it is known."""
+        return 0.0
+
+    def carried_to(self, column: Column) -> Counts | None:
+        """What the limit that takes its place begins with."""
+        was = self.column
+        if self.decisions is None or (was.rule.scale, was.side) != (column.rule.scale, column.side):
+            return None
+        return Counts(0, self.decisions, self.allowed)
+
+
+class ExactAccount(Account):
     """An amount in exact decimals. What is reserved counts as taken until it is settled, kept or released.
 
-    >>> account = Account(Decimal(1))
+    >>> account = ExactAccount(Address("vouchers"), Decimal(1))
     >>> for _ in range(10):
     ...     account.book(amount(0.1))
     >>> account.left, account.fits(amount(0.1))
@@ -31,8 +142,13 @@ class Account:
 
     __slots__ = ("allowed", "reserved", "used")
 
-    def __init__(self, allowed: Decimal, used: Decimal = ZERO, reserved: Decimal = ZERO) -> None:
-        self.allowed, self.used, self.reserved = allowed, used, reserved
+    allowed: Decimal
+    reserved: Decimal
+    used: Decimal
+
+    def __init__(self, address: Address, allowed: Decimal) -> None:
+        super().__init__(address)
+        self.allowed, self.used, self.reserved = allowed, ZERO, ZERO
 
     @property
     def taken(self) -> Decimal:
@@ -60,10 +176,6 @@ class Account:
         """Use this much instead of what was held, and no more than that."""
         self.release(held)
         self.book(min(used, held))
-
-    def keep(self, held: Decimal) -> None:
-        """Nobody will say any more what was used: all that was held counts as used."""
-        self.settle(held, held)
 
     def release(self, held: Decimal) -> None:
         """Nothing of what was held is used."""

@@ -35,7 +35,7 @@ class Spent(msgspec.Struct, frozen=True, array_like=True):
             None if actions is None else tuple(map(str, actions)),
             groups,
             seen,
-            str(cap.account.taken),
+            str(cap.taken),
         )
 
     def same(self, other: Spent) -> bool:
@@ -89,7 +89,7 @@ def carried_over(
         for k in same:
             if k < len(old):
                 moved.setdefault(k, []).append(at)
-        cap.account.used = _begin(this, before, same, len(old))
+        cap.used = _begin(this, before, same, len(old))
     now = [Spent.under(cap) for cap in new]
     return moved, [one for one in kept if not any(one.same(cap) for cap in now)]
 
@@ -105,9 +105,7 @@ def _renamed(
         A new cap would begin at 0 while one that was spent from is gone, and may be the same thing.
     """
     now = [Spent.under(cap) for cap in new]
-    gone = [
-        k for k, cap in enumerate(old) if cap.account.taken and not any(before[k].touches(one) for one in now)
-    ]
+    gone = [k for k, cap in enumerate(old) if cap.taken and not any(before[k].touches(one) for one in now)]
     fresh = [
         at
         for at, cap in enumerate(new)
@@ -121,8 +119,8 @@ def _renamed(
         if lost and at not in found:
             name, was = new[at].name, lost[0]
             raise InvalidInput(
-                f"the hard cap {was.name!r}, of which {was.account.taken.normalize():f} of "
-                f"{was.account.allowed.normalize():f} is used, is gone, and "
+                f"the hard cap {was.name!r}, of which {was.taken.normalize():f} of "
+                f"{was.allowed.normalize():f} is used, is gone, and "
                 f"{name!r} is new: if that is the same under another name or as another kind of rule, it would begin again at 0. "
                 f"Keep {was.name!r} as it is; or, if {name!r} is to begin at 0, start with "
                 f"--accept-changes --reset-caps {shlex.quote(name)}."

@@ -5,7 +5,7 @@
 >>> spec = make_spec({"actions": ["a", "b"], "rule": [rule]})
 >>> [cap] = hard_caps(spec)
 >>> need = cap.need(0, 0, {}, spec.rules.in_force())
->>> cap.account.fits(need), cap.take(need), cap.take(need), cap.take(need), cap.account.fits(need)
+>>> cap.fits(need), cap.take(need), cap.take(need), cap.take(need), cap.fits(need)
 (True, False, False, False, False)
 """
 
@@ -15,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 from numpy.typing import NDArray
 
+from tightrope.actions import count
 from tightrope.errors import InvalidInput, TightropeError
-from tightrope.ledger.account import ONE, ZERO, Account, Address, amount
+from tightrope.ledger.account import ONE, ZERO, Address, ExactAccount, amount
 from tightrope.rules import Rule, Rules
 from tightrope.rules.usage import of_row
 from tightrope.spec import RuleSpec, Spec
@@ -30,10 +32,22 @@ class Exhausted(TightropeError):
     def __init__(self, caps: Sequence[HardCap], what: str) -> None:
         self.caps = tuple(caps)
         spent = ", ".join(
-            f"{cap.name} ({cap.account.taken.normalize():f} of {cap.account.allowed.normalize():f} used or reserved)"
+            f"{cap.name} ({cap.taken.normalize():f} of {cap.allowed.normalize():f} used or reserved)"
             for cap in caps
         )
         super().__init__(f"{what} would exceed a hard cap: {spent}")
+
+
+class Withheld(msgspec.Struct, array_like=True):
+    """What a hard cap has kept off offer, without a break until now: since when, and what the rewards were until then."""
+
+    time: int
+    number: int
+    rewards: int
+    reward_sum: float
+    decisions: int
+    # How often each action was kept off, by its id.
+    actions: list[int]
 
 
 def hard_caps(spec: Spec) -> list[HardCap]:
@@ -51,8 +65,11 @@ def hard_caps(spec: Spec) -> list[HardCap]:
         raise spec.error(error) from error
 
 
-class HardCap:
-    """A hard cap: what its rule counts never adds up to more than `total`, the amount of its account."""
+class HardCap(ExactAccount):
+    """The account of a hard cap: what its rule counts never adds up to more than `total`.
+
+    `high` is what it holds for a decision whose usage is seen after acting, `withheld` what it keeps off offer now.
+    """
 
     def __init__(self, spec: RuleSpec, rules: Rules, where: str) -> None:
         rule, total = spec.rule, spec.total
@@ -67,18 +84,18 @@ class HardCap:
         if rule.seen == "after" and not rule.declared:
             words = "what a decision uses is seen after acting, so the cap reserves the most that it may be until then"
             raise InvalidInput(f"is needed, such as range = [0, 1]: {words}.", within=f"{where}.range")
+        self._column = next(k for k, one in enumerate(rules.columns) if one.rule == rule)
+        super().__init__(Address(rules.names[self._column], hard=True), amount(total))
         self.rule: Rule = rule
         # What it counts, whatever its limits are.
         self.key = (rule.kind, quantity.usage, quantity.actions, rule.among, rule.seen)
         self.name = quantity.usage or str(rule)
-        self.address = Address(self.name)
-        self.account = Account(amount(total))
         self.usage = quantity.usage
         self.after = quantity.usage is not None and rule.seen == "after"
-        self._high = amount(quantity.range[1])
+        self.high = amount(quantity.range[1])
+        self.withheld: Withheld | None = None
         self._names = rules.action_names
         self._counted = None if quantity.actions is None else {*rules.action_names.ids(quantity.actions)}
-        self._column = next(k for k, one in enumerate(rules.columns) if one.rule == rule)
 
     def renames(self, other: HardCap) -> bool:
         """Whether it is the other under another name of what is used, and in nothing else another."""
@@ -86,7 +103,7 @@ class HardCap:
         return (
             self.usage is not None
             and other.usage is not None
-            and self.account.allowed == other.account.allowed
+            and self.allowed == other.allowed
             and {**mine, "name": None} == {**theirs, "name": None}
         )
 
@@ -96,25 +113,26 @@ class HardCap:
             return ZERO
         if self.usage is None:
             return ONE
-        return self._high if self.after else amount(of_row(usage[self.usage], row, self._names.name(action)))
+        return self.high if self.after else amount(of_row(usage[self.usage], row, self._names.name(action)))
 
     def take(self, need: Decimal) -> bool:
         """Use it, or reserve it where what was really used will be said later; whether that is so."""
         if self.after and need:
-            self.account.reserve(need)
+            self.reserve(need)
             return True
-        self.account.book(need)
+        self.book(need)
         return False
 
-    def settle(self, used: Mapping[str, float]) -> None:
-        """What was really used, instead of the high end that was reserved."""
-        assert self.usage is not None
-        self.account.settle(self._high, amount(used[self.usage]))
-
-    def keep(self) -> None:
-        """The high end that was reserved counts as used: nobody waits any longer."""
-        self.account.keep(self._high)
-
-    def hold_again(self) -> None:
-        """A high end that counts as used is only reserved, as under the cap that this one goes on from."""
-        self.account.hold_again(self._high)
+    def note_withheld(
+        self, needs: Sequence[Decimal], offered: Sequence[int], now: tuple[int, int, int, float]
+    ) -> None:
+        """Which of the actions on offer it withholds in a decision, by what they need; `now` begins a new `Withheld`."""
+        kept_off = [action for action, need in zip(offered, needs, strict=True) if not self.fits(need)]
+        if kept_off:
+            if self.withheld is None:
+                self.withheld = Withheld(*now, 0, [])
+            self.withheld.decisions += 1
+            for action in kept_off:
+                count(self.withheld.actions, action)
+        elif any(needs):
+            self.withheld = None

@@ -5,69 +5,22 @@ Today every account is that of a rule, for all keys and for ever. Whoever asks w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.actions import count
 from tightrope.errors import InvalidInput
-from tightrope.ledger.account import Account, Address
+from tightrope.ledger.account import Account, Address, Counts, Limit, Summed, amount
 from tightrope.ledger.carry_over import Spent, carried_over
-from tightrope.ledger.hard_caps import Exhausted, hard_caps
-from tightrope.rules import Column
+from tightrope.ledger.hard_caps import Exhausted, Withheld, hard_caps
+from tightrope.ledger.totals import Totals
 from tightrope.rules.rules import Group
 from tightrope.spec import Spec
 from tightrope.validation import Array
-
-
-class Summed(Protocol):
-    """Whatever adds up scaled costs: a policy, or `Totals` where the policy does not count them."""
-
-    @property
-    def totals(self) -> Array:
-        """Cumulative costs (K,)."""
-
-
-class Average(msgspec.Struct, array_like=True):
-    """How many decisions a limit has counted at its present height; at others before, and what those allowed."""
-
-    decisions: int = 0
-    earlier: int = 0
-    allowed: float = 0.0
-
-    def allows(self, limit: float) -> float:
-        """What it has allowed, or required, so far, in the rule's own units."""
-        return self.allowed + self.decisions * limit
-
-
-class Standing(NamedTuple):
-    """Where the account of a limit stands, in the rule's own units; nan where sums before a change can't be told apart.
-
-    Of a rule with `at_least`: what there was, what was required, and how much more there was.
-    """
-
-    address: Address
-    decisions: int | None
-    used: float
-    allowed: float
-    left: float
-
-
-class Withheld(msgspec.Struct, array_like=True):
-    """What a hard cap has kept off offer, without a break until now: since when, and what the rewards were until then."""
-
-    time: int
-    number: int
-    rewards: int
-    reward_sum: float
-    decisions: int
-    # How often each action was kept off, by its id.
-    actions: list[int]
 
 
 class Room(NamedTuple):
@@ -82,123 +35,80 @@ class Room(NamedTuple):
         return len(self.rows) == len(self.needs)
 
 
-class Before(NamedTuple):
-    """What a ledger goes on from: averages, with what they allowed, by the names of their limits; what each cap keeps off offer."""
-
-    averages: dict[str, tuple[Column, Average | None, float]]
-    withheld: dict[Any, Withheld | None]
-
-
 class Ledger:
-    """The accounts of an experiment: an average for every limit, and an exact amount for every hard cap.
+    """The accounts of an experiment: one for every limit on an average, and one for every hard cap.
 
     Parameters
     ----------
     spec : Spec
         Its rules and which of them are hard.
-    sums : Summed
-        Who adds up the costs.
-    before : Before, optional
-        What it goes on from: see `under`.
+    policy : Summed, optional
+        Who adds up the costs: without one the ledger does (`book`).
 
     Examples
     --------
-    >>> from tightrope.ledger.totals import Totals
     >>> from tightrope.spec import make_spec
     >>> rule = {"kind": "capacity", "action": "a", "at_most": 0.5, "hard": True, "total": 1}
-    >>> ledger = Ledger(make_spec({"actions": ["a", "b"], "rule": [rule]}), Totals(1))
+    >>> ledger = Ledger(make_spec({"actions": ["a", "b"], "rule": [rule]}))
     >>> room = ledger.room(None, {}, None)
     >>> room.rows, ledger.take(room.needs[0]), ledger.room(None, {}, None).rows
     ([0, 1], (), [1])
+    >>> ledger.account(Address("capacity a", hard=True)).left
+    Decimal('0.0')
     """
 
-    def __init__(self, spec: Spec, sums: Summed, before: Before | None = None) -> None:
-        self.sums = sums
+    def __init__(self, spec: Spec, policy: Summed | None = None) -> None:
+        self._rules = spec.rules
+        columns = () if spec.rules is None else spec.rules.columns
+        self._own = Totals(len(columns)) if policy is None else None
+        self._sums: Summed = self._own if policy is None else policy  # type: ignore[assignment]
+        self.limits = [Limit(column, k, self._sums, Counts()) for k, column in enumerate(columns)]
         self.caps = hard_caps(spec)
         # What was spent under caps that there are no longer: one that comes back goes on from there.
         self.spent: list[Spent] = []
-        self._rules = spec.rules
-        averages, withheld = ({}, {}) if before is None else before
-        # By groups and when costs are seen, which averages count a decision: looked up for each one.
-        self._counted: dict[Any, list[Average]] = {}
-        self._averages = [
-            _carried(column, *averages[column.name]) if column.name in averages else Average()
-            for column in self.columns
-        ]
-        self._withheld = [withheld.get((cap.key, cap.account.allowed)) for cap in self.caps]
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The limits, in the order of the costs."""
-        return () if self._rules is None else self._rules.columns
+        # By groups and when costs are seen, the counts of a decision: looked up for each one.
+        self._counted: dict[Any, list[Counts]] = {}
 
     # What it answers
 
     def account(self, address: Address) -> Account:
-        """The account of a hard cap."""
-        for cap in self.caps:
-            if cap.address == address:
-                return cap.account
-        raise InvalidInput(f"there is no hard cap {address.rule!r}.")
+        """The account of a limit, or of a hard cap."""
+        every: list[Account] = [*self.limits, *self.caps]
+        for one in every:
+            if one.address == address:
+                return one
+        raise InvalidInput(f"there is no account {address}; known: {[one.address for one in every]}.")
 
-    def allowed(self) -> list[float]:
-        """What each limit has allowed, or required, so far, in the rule's own units; nan where that is not known."""
-        return [
-            math.nan if one is None else one.allows(column.limit)
-            for one, column in zip(self._averages, self.columns, strict=True)
-        ]
-
-    def standings(self) -> list[Standing]:
-        """Where the account of each limit stands."""
-        found = []
-        for one, column, total, allowed in zip(
-            self._averages, self.columns, self.sums.totals.tolist(), self.allowed(), strict=True
-        ):
-            left = 0.0 - total * column.rule.scale
-            counted = None if one is None else one.earlier + one.decisions
-            used = allowed - column.sign * left
-            found.append(Standing(Address(column.name), counted, used, allowed, left))
-        return found
-
-    def withheld(self, cap: int) -> Withheld | None:
-        """What a hard cap keeps off offer now."""
-        return self._withheld[cap]
+    @property
+    def totals(self) -> Array:
+        """Cumulative costs (K,), scaled as the constraints are."""
+        return self._sums.totals
 
     def room(self, ids: Sequence[int] | None, usage: Mapping[str, Any], group: Group) -> Room:
         """What each action on offer (`ids`, or all) would take, and which may still be taken; `Exhausted` if none may."""
-        force = self._in_force(group)
-        offered = self._offered(ids)
+        force, caps = self._in_force(group), self.caps
         needs = [
-            [cap.need(action, row, usage, force) for cap in self.caps] for row, action in enumerate(offered)
+            [cap.need(action, row, usage, force) for cap in caps]
+            for row, action in enumerate(self._offered(ids))
         ]
-        rows = [
-            row
-            for row, need in enumerate(needs)
-            if all(cap.account.fits(one) for cap, one in zip(self.caps, need))
-        ]
+        rows = [row for row, need in enumerate(needs) if all(cap.fits(one) for cap, one in zip(caps, need))]
         if not rows:
-            full = [
-                cap for k, cap in enumerate(self.caps) if not all(cap.account.fits(need[k]) for need in needs)
-            ]
+            full = [cap for k, cap in enumerate(caps) if not all(cap.fits(need[k]) for need in needs)]
             raise Exhausted(full, "every action on offer")
         return Room(needs, rows)
 
     # What changes it
 
+    def book(self, costs: Array, columns: NDArray[np.integer]) -> None:
+        """Costs of some columns, where nobody else adds them up."""
+        if self._own is not None:
+            self._own.book(costs, columns)
+
     def note_withheld(self, room: Room, ids: Sequence[int] | None, now: tuple[int, int, int, float]) -> None:
         """Which actions each cap keeps off offer in a decision, before it takes anything; `now` begins a new `Withheld`."""
         for k, cap in enumerate(self.caps):
-            fits = [room.whole or cap.account.fits(need[k]) for need in room.needs]
-            offered = self._offered(ids)
-            run = self._withheld[k]
-            if not all(fits):
-                if run is None:
-                    run = self._withheld[k] = Withheld(*now, 0, [])
-                run.decisions += 1
-                for row in (row for row, one in enumerate(fits) if not one):
-                    count(run.actions, offered[row])
-            elif run is not None and any(need[k] for need in room.needs):
-                self._withheld[k] = None
+            if cap.withheld is not None or not room.whole:
+                cap.note_withheld([need[k] for need in room.needs], self._offered(ids), now)
 
     def take(self, needs: Sequence[Decimal]) -> tuple[int, ...]:
         """Use or reserve what a decision needs of each hard cap; which caps hold the high end until usage is known."""
@@ -206,81 +116,91 @@ class Ledger:
 
     def settle(self, holds: Sequence[int], used: Mapping[str, float]) -> None:
         """What a decision really used, instead of what its caps hold."""
-        for k in holds:
-            self.caps[k].settle(used)
+        for cap in (self.caps[k] for k in holds):
+            assert cap.usage is not None
+            cap.settle(cap.high, amount(used[cap.usage]))
 
     def keep(self, holds: Sequence[int]) -> None:
         """Nobody will say what a decision used: all that its caps hold counts as used."""
-        for k in holds:
-            self.caps[k].keep()
+        for cap in (self.caps[k] for k in holds):
+            cap.settle(cap.high, cap.high)
 
     def count(self, group: Group, seen: str) -> None:
         """A decision of these groups whose costs are known, for the limits that are `seen` now."""
         key = tuple(group) if isinstance(group, list) else group, seen
         counted = self._counted.get(key)
         if counted is None:
-            counted = self._counted[key] = self._counting(group, seen)
-            if len(self._counted) > _KEPT:
-                self._counted = {key: counted}
-        for average in counted:
-            average.decisions += 1
+            force = self._in_force(group)
+            counted = [
+                one.counts
+                for one in self.limits
+                if one.counts is not None and force[one.k] and one.column.rule.seen == seen
+            ]
+            if len(self._counted) >= _KEPT:
+                self._counted.clear()
+            self._counted[key] = counted
+        for counts in counted:
+            counts.decisions += 1
 
-    def _counting(self, group: Group, seen: str) -> list[Average]:
-        """The averages that count a decision of these groups."""
-        force = self._in_force(group)
-        return [
-            average
-            for k, (column, average) in enumerate(zip(self.columns, self._averages, strict=True))
-            if average is not None and force[k] and column.rule.seen == seen
-        ]
-
-    def under(self, spec: Spec, sums: Summed, reset: Sequence[str]) -> tuple[Ledger, dict[int, list[int]]]:
+    def under(
+        self, spec: Spec, policy: Summed | None, reset: Sequence[str]
+    ) -> tuple[Ledger, dict[int, list[int]]]:
         """The ledger that goes on from this one under other rules, and where each hard cap is counted on; this one is left alone.
 
-        A limit keeps its average by its name, as it keeps its total; of caps see `carried_over`.
+        A limit keeps its counts by its name, as it keeps its total; of caps see `carried_over`.
         """
-        averages = {
-            column.name: (column, average, allowed)
-            for column, average, allowed in zip(self.columns, self._averages, self.allowed(), strict=True)
-        }
-        withheld = dict(zip(((cap.key, cap.account.allowed) for cap in self.caps), self._withheld))
-        new = Ledger(spec, sums, Before(averages, withheld))
+        new, before = Ledger(spec, policy), {one.column.name: one for one in self.limits}
+        for limit in new.limits:
+            was = before.get(limit.column.name)
+            if was is not None:
+                limit.counts = was.carried_to(limit.column)
+                if new._own is not None and self._own is not None:
+                    new._own.take_over(limit.k, self._own, was.k)
+        withheld = {(cap.key, cap.allowed): cap.withheld for cap in self.caps}
+        for cap in new.caps:
+            cap.withheld = withheld.get((cap.key, cap.allowed))
         moved, new.spent = carried_over(self.caps, self.spent, new.caps, reset)
         return new, moved
 
     def moved_holds(self, holds: Sequence[int], moved: Mapping[int, list[int]]) -> tuple[int, ...]:
         """Where what a pending decision holds is held from now on, under the caps that go on from those before."""
         now = tuple(sorted({at for k in holds for at in moved.get(k, ())}))
-        for k in now:
-            self.caps[k].hold_again()
+        for cap in (self.caps[k] for k in now):
+            cap.hold_again(cap.high)
         return now
 
     # Snapshots
 
     def saved(self) -> dict[str, Any]:
         """What a snapshot holds of it."""
+        own = {} if self._own is None else {name: one.tolist() for name, one in self._own.arrays().items()}
         return {
-            "caps": [[cap.name, str(cap.account.used), str(cap.account.reserved)] for cap in self.caps],
+            "caps": [[cap.name, str(cap.used), str(cap.reserved)] for cap in self.caps],
             "spent": self.spent,
-            "averages": self._averages,
-            "withheld": self._withheld,
+            "averages": [one.counts for one in self.limits],
+            "withheld": [cap.withheld for cap in self.caps],
+            **own,
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Become what was saved under the same rules."""
-        for cap, (name, used, reserved) in zip(self.caps, saved["caps"], strict=True):
+        withheld = msgspec.convert(saved["withheld"], list[Withheld | None])
+        for cap, (name, used, reserved), run in zip(self.caps, saved["caps"], withheld, strict=True):
             if cap.name != name:
                 raise InvalidInput(
                     f"the snapshot counts a hard cap {name!r} where the spec has {cap.name!r}."
                 )
-            cap.account.used, cap.account.reserved = Decimal(used), Decimal(reserved)
+            cap.used, cap.reserved, cap.withheld = Decimal(used), Decimal(reserved), run
         self.spent = msgspec.convert(saved["spent"], list[Spent])
-        self.restore_averages(saved)
-        self._withheld = msgspec.convert(saved["withheld"], list[Withheld | None])
+        self.restore_counts(saved)
+        if self._own is not None:
+            self._own.load(saved)
 
-    def restore_averages(self, saved: Mapping[str, Any]) -> None:
+    def restore_counts(self, saved: Mapping[str, Any]) -> None:
         """Take only the counts of the limits, where the totals that they explain go back."""
-        self._averages = msgspec.convert(saved["averages"], list[Average | None])
+        counts = msgspec.convert(saved["averages"], list[Counts | None])
+        for limit, one in zip(self.limits, counts, strict=True):
+            limit.counts = one
         self._counted = {}
 
     def _offered(self, ids: Sequence[int] | None) -> Sequence[int]:
@@ -290,12 +210,6 @@ class Ledger:
 
     def _in_force(self, group: Group) -> NDArray[np.bool_]:
         return _NONE if self._rules is None else self._rules.in_force(group)
-
-
-def _carried(column: Column, was: Column, average: Average | None, allowed: float) -> Average | None:
-    if average is None or (was.rule.scale, was.side) != (column.rule.scale, column.side):
-        return None
-    return Average(0, average.earlier + average.decisions, allowed)
 
 
 # Sets of groups that are remembered.

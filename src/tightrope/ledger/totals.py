@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from tightrope.validation import Array
 
 
 class Totals:
-    """The sums of K costs. It owns its arrays and hands them to kernels as they are.
+    """The sums of K costs, in arrays that kernels read and write: its own, or views on those of a policy's core (`on`).
 
     >>> totals = Totals(2)
     >>> totals.book(np.array([0.5, -0.25]))
@@ -20,41 +21,60 @@ class Totals:
     array([ 0.5 , -0.25])
     """
 
-    __slots__ = ("rests", "sums")
+    __slots__ = ("owned", "rests", "sums")
 
     def __init__(self, n_constraints: int) -> None:
+        self.owned = True
         self.sums = np.zeros(n_constraints)
-        # What rounding has left out of each sum.
+        # What rounding has left out of each sum; empty where sums are rounded as they come.
         self.rests = np.zeros(n_constraints)
+
+    @classmethod
+    def on(cls, sums: Array, rests: Array | None = None) -> Totals:
+        """Those that a core keeps: it owns the arrays, and saves them."""
+        found = cls(0)
+        found.owned, found.sums, found.rests = False, sums, found.rests if rests is None else rests
+        return found
 
     @property
     def totals(self) -> Array:
         """The sums, a copy."""
         return self.sums.copy()
 
-    def book(self, costs: Array) -> None:
-        """Add the costs (K,) of a decision."""
-        kernels.add_costs(self.sums, self.rests, costs)
+    def book(self, costs: Array, columns: NDArray[np.integer] | None = None) -> None:
+        """Add the costs (K,) of a decision, or those of some columns."""
+        if columns is not None:
+            whole = np.zeros(len(self.sums))
+            whole[columns] = costs
+            costs = whole
+        if len(self.rests):
+            kernels.add_costs(self.sums, self.rests, costs)
+        else:
+            self.sums += costs
 
-    def book_at(self, columns: NDArray[np.integer], costs: Array) -> None:
-        """Add costs of some columns."""
-        whole = np.zeros(len(self.sums))
-        whole[columns] = costs
-        self.book(whole)
+    def kept_rows(self, W: Array) -> NDArray[np.bool_]:
+        """The rows of W (J, K) that leave every total at or below 0; where there is none, those that exceed it least.
+
+        >>> Totals.on(np.array([-0.2]), np.zeros(1)).kept_rows(np.array([[0.1], [0.2], [0.3]])).tolist()
+        [True, True, False]
+        >>> Totals.on(np.array([0.5]), np.zeros(1)).kept_rows(np.array([[0.1], [-0.2], [0.3]])).tolist()
+        [False, True, False]
+        """
+        after = np.empty(W.shape)
+        kernels.totals_with(self.sums, self.rests, W, after)
+        excess = np.maximum(0.0, after).max(axis=1, initial=0.0)
+        return np.asarray(excess <= excess.min())
 
     def arrays(self) -> dict[str, Array]:
-        """What a saved state holds of them."""
-        return {"totals": self.sums, "rests": self.rests}
+        """What a saved state holds of them; nothing where a core does."""
+        return {"totals": self.sums, "rests": self.rests} if self.owned else {}
 
-    def load(self, arrays: Mapping[str, Array]) -> None:
+    def load(self, arrays: Mapping[str, Any]) -> None:
         """Become what was saved."""
         for name, array in self.arrays().items():
             array[...] = arrays[name]
 
-    def by_name(self, names: Sequence[str], now: Sequence[str]) -> Totals:
-        """Totals of the constraints that there are now, with the sums of those that there were under the same name."""
-        new, known = Totals(len(now)), {name: k for k, name in enumerate(names)}
-        for at, name in enumerate(now):
-            if name in known:
-                new.sums[at], new.rests[at] = self.sums[known[name]], self.rests[known[name]]
-        return new
+    def take_over(self, k: int, other: Totals, was: int) -> None:
+        """Column k goes on from a column of others."""
+        for mine, theirs in zip(self.arrays().values(), other.arrays().values(), strict=True):
+            mine[k] = theirs[was]

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from tightrope.errors import InvalidInput
+from tightrope.ledger.account import Account, Address
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array, finite_number, real_array, whole_number
 
 
-class Account:
-    """Budgets B_k = limit_k · T that are never overspent: outcomes still to come count as the most that they can be, 1.
+class Budgets(Account):
+    """The accounts of K resources side by side: B_k = limit_k · T is never overspent, for outcomes to come count as 1, the most.
 
-    >>> account = Account([0.5, 0.75], 4)
+    >>> account = Budgets([0.5, 0.75], 4)
     >>> account.reserve()
     >>> account.affords()
     True
@@ -25,6 +26,12 @@ class Account:
     True
     """
 
+    __slots__ = ("allowed", "horizon", "limits", "rate", "reserved", "used")
+
+    allowed: Array
+    used: Array
+    reserved: Array
+
     def __init__(self, limits: Any, horizon: int) -> None:
         self.limits = np.atleast_1d(real_array("limits", limits, (), (None,))).copy()
         if not len(self.limits):
@@ -32,23 +39,25 @@ class Account:
         for k, limit in enumerate(self.limits):
             finite_number(f"limits[{k}]", float(limit), low=0.0, high=1.0, open_low=True)
         self.horizon = whole_number("horizon", horizon, low=1)
-        self.budget = self.limits * self.horizon
+        super().__init__(Address("budgets"))
+        self.allowed = self.limits * self.horizon
         self.rate = float(self.limits.min())
-        self.spent = np.zeros(len(self.limits))
-        self.open = np.zeros(1)
+        self.used = np.zeros(len(self.limits))
+        # The same of every resource.
+        self.reserved = np.zeros(1)
 
     def affords(self) -> bool:
         """Whether one more action is within every budget, whatever it and the open ones use."""
-        return bool((self.spent + (self.open[0] + 1.0) <= self.budget + 1e-9).all())
+        return bool((self.used + (self.reserved[0] + 1.0) <= self.allowed + 1e-9).all())
 
     def reserve(self) -> None:
         """An action was taken whose usage is still to come."""
-        self.open[0] += 1.0
+        self.reserved[0] += 1.0
 
     def settle(self, usage: Array) -> None:
         """Its usage is known."""
-        self.open[0] -= 1.0
-        self.spent += usage
+        self.reserved[0] -= 1.0
+        self.used += usage
 
     @property
     def cost_bounds(self) -> Array:
@@ -66,4 +75,4 @@ class Account:
 
     def arrays(self) -> Arrays:
         """The state, by name."""
-        return {"spent": self.spent, "open": self.open}
+        return {"spent": self.used, "open": self.reserved}

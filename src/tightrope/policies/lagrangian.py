@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tightrope import kernels
 from tightrope.errors import InvalidInput
+from tightrope.ledger.totals import Totals
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.pending import Pending
@@ -125,10 +124,12 @@ class Lagrangian(Policy):
         values = rewards - W @ self.dual
         if self.guard:
             # Of costs that are known the totals are exact; what is expected of others is rounded in any case.
-            known = self._cost is None
-            totals = self._ledger.sums if known else self._expected
-            rests = self._ledger.rests if known else np.zeros(self.n_constraints)
-            values = np.where(kept_rows(totals, rests, W), values, -np.inf)
+            expected = (
+                self._ledger
+                if self._cost is None
+                else Totals.on(self._expected, np.zeros_like(self._expected))
+            )
+            values = np.where(expected.kept_rows(W), values, -np.inf)
         return Choice(best_row(values), rewards, values, note=W)
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
@@ -176,17 +177,3 @@ class Lagrangian(Policy):
             f"Lagrangian({self._reward!r}{cost}, n_constraints={self.n_constraints}, step={self.step:g}, "
             f"margin={self.margin:g}{guard})"
         )
-
-
-def kept_rows(totals: Array, rests: Array, W: Array) -> NDArray[np.bool_]:
-    """The rows that leave every total at or below 0; where there is none, those that exceed it least.
-
-    >>> kept_rows(np.array([-0.2]), np.zeros(1), np.array([[0.1], [0.2], [0.3]])).tolist()
-    [True, True, False]
-    >>> kept_rows(np.array([0.5]), np.zeros(1), np.array([[0.1], [-0.2], [0.3]])).tolist()
-    [False, True, False]
-    """
-    after = np.empty(W.shape)
-    kernels.totals_with(totals, rests, W, after)
-    excess = np.maximum(0.0, after).max(axis=1, initial=0.0)
-    return np.asarray(excess <= excess.min())

@@ -9,7 +9,7 @@ import numpy as np
 
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
-from tightrope.policies.budget import Account
+from tightrope.policies.budget import Budgets
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
@@ -77,7 +77,7 @@ class LinCBwK(Policy):
         Z: float | None = None,
         failure: float = 0.01,
     ) -> None:
-        self._account = Account(limits, horizon)
+        self._account = Budgets(limits, horizon)
         self.limits, self.horizon = self._account.limits, self._account.horizon
         self.n_constraints = len(self.limits)
         self.noop = whole_number("noop", noop)
@@ -91,12 +91,12 @@ class LinCBwK(Policy):
     @property
     def budget(self) -> Array:
         """B by resource, (K,)."""
-        return self._account.budget
+        return self._account.allowed
 
     @property
     def spent(self) -> Array:
         """Usage so far by resource, (K,), of the outcomes that are known."""
-        return self._account.spent.copy()
+        return self._account.used.copy()
 
     @property
     def prices(self) -> Array:

@@ -230,7 +230,7 @@ class Policy:
 
     @property
     def totals(self) -> Array:
-        """Cumulative costs that are known, (K,), a copy."""
+        """Cumulative costs that are known, (K,), a copy, scaled as the constraints are."""
         return self._ledger.totals
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
 from tightrope.offer import Offer
-from tightrope.policies.budget import Account
+from tightrope.policies.budget import Budgets
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice, Policy, best_row
 from tightrope.policies.registry import register
@@ -66,7 +66,7 @@ class PrimalDualBwK(Policy):
     def __init__(self, n_arms: int, *, limits: Any, horizon: int, noop: int = 0) -> None:
         self.n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
         self.noop = _known_arm("noop", noop, self.n_arms)
-        self._account = Account(limits, horizon)
+        self._account = Budgets(limits, horizon)
         self.limits, self.horizon = self._account.limits, self._account.horizon
         self.n_constraints = len(self.limits)
         d = self.n_constraints + 1
@@ -80,12 +80,12 @@ class PrimalDualBwK(Policy):
     @property
     def budget(self) -> Array:
         """B by resource, (K,)."""
-        return self._account.budget
+        return self._account.allowed
 
     @property
     def spent(self) -> Array:
         """Usage so far by resource, (K,), of the outcomes that are known."""
-        return self._account.spent.copy()
+        return self._account.used.copy()
 
     @property
     def reward_model(self) -> ArmMeans:

@@ -308,13 +308,22 @@ class Withheld(TypedDict):
 
 
 class HardCapState(TypedDict):
-    """Where a hard cap stands: `used` of `total`, in the rule's units, and what it keeps off offer now."""
+    """Where a hard cap stands: `used` of `total`, in the rule's units, and what it keeps off offer now.
+
+    Attributes
+    ----------
+    used : float
+        What is used or reserved.
+    reserved : float
+        The part of `used` that is held until the outcomes say what was really used.
+    """
 
     name: str
     rule: str
     unit: str
     total: float
     used: float
+    reserved: float
     left: float
     withheld: Withheld | None
 

@@ -13,6 +13,7 @@ from tightrope import kernels, schedules
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
+from tightrope.ledger.totals import Totals
 from tightrope.models import Model, hooks
 from tightrope.models.background import BackgroundWork
 from tightrope.offer import Offer, OfferReader
@@ -172,6 +173,7 @@ class PessimisticOptimistic(Constrained):
         self._core = kernels.new_core(
             K, max(self.kept_lengths()), horizon or 0.0, astuple(V_t), astuple(eps), known
         )
+        self._ledger = Totals.on(kernels.core_views(self._core).totals)
         self._set_limits()
         self._ranges = np.ascontiguousarray(ranges[after])
         self._shift = np.zeros(len(after))  # see `_set_shift`
@@ -194,12 +196,6 @@ class PessimisticOptimistic(Constrained):
         return Q.copy()
 
     dual = queue
-
-    @property
-    def totals(self) -> Array:
-        """Cumulative costs, (K,), a copy: as chosen where they are seen before acting, as learnt where they are seen after."""
-        totals: Array = kernels.core_views(self._core).totals
-        return totals.copy()
 
     @property
     def labels(self) -> Labels:
@@ -360,7 +356,7 @@ class PessimisticOptimistic(Constrained):
             shift = shift.copy()
             shift[self._rule_costs.force(pending[4]).unseen] = 0.0
         Constrained.learn_costs(self, pending, np.asarray(costs - shift))
-        kernels.core_views(self._core).totals[self._input.columns] += costs
+        self._ledger.book(costs, self._input.columns)
 
     def _observed_costs(self, costs: Any, action: int, group: Any) -> Array:
         return require_in_ranges(self._input.observed(costs, action, group), self._ranges)
@@ -478,9 +474,7 @@ class PessimisticOptimistic(Constrained):
         self._use_measured()
 
     def _all_arrays(self) -> Arrays:
-        arrays = Policy._all_arrays(self)
-        del arrays["totals"], arrays["rests"]
-        return {"core": kernels.core_views(self._core).saved, **arrays}
+        return {"core": kernels.core_views(self._core).saved, **Policy._all_arrays(self)}
 
     def copy(self, seed: int | None = None) -> PessimisticOptimistic:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""

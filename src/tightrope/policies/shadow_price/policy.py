@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow
+from tightrope.ledger.totals import Totals
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer, OfferReader
 from tightrope.policies.constrained import Constrained
@@ -155,6 +156,7 @@ class ShadowPrice(Constrained):
         self._beliefs = Beliefs(self._reward, self._cost, self._sampling, after)
         core = shadow.new_core(K, self.explore, self.caution, self.memory, self.guard, known, self.half_life)
         self._prices = Prices(core, after, self.seed, work_of_a_row(self._beliefs))
+        self._ledger = Totals.on(self._prices.vector(shadow.TOTALS), self._prices.vector(shadow.RESTS))
         self._memory = RoundMemory()
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
@@ -200,11 +202,6 @@ class ShadowPrice(Constrained):
     def dual(self) -> Array:
         """λ as multiplied with costs, (K,)."""
         return self._prices.in_force()
-
-    @property
-    def totals(self) -> Array:
-        """Cumulative costs that are known, (K,), a copy, scaled as the constraints are."""
-        return self._prices.vector(shadow.TOTALS).copy()
 
     @property
     def expected_totals(self) -> Array:
@@ -544,9 +541,7 @@ class ShadowPrice(Constrained):
         self._set_alarm()
 
     def _all_arrays(self) -> Arrays:
-        arrays = Policy._all_arrays(self)
-        del arrays["totals"], arrays["rests"]
-        return {"core": self._prices.core, **arrays}
+        return {"core": self._prices.core, **Policy._all_arrays(self)}
 
     def __repr__(self) -> str:
         made = self._shown_models()

@@ -20,7 +20,6 @@ from tightrope.concerns import ignore
 from tightrope.errors import InvalidInput
 from tightrope.ledger.hard_caps import Exhausted
 from tightrope.ledger.ledger import Ledger
-from tightrope.ledger.totals import Totals
 from tightrope.ledger.trail import Moment, Trail
 from tightrope.log import Log
 from tightrope.models.background import Result
@@ -169,9 +168,7 @@ class ExperimentState:
         # Nobody is told while a journal is replayed; the experiment that goes live has its log told.
         self.policy.notify = ignore
         self.background = Background(self.policy)
-        # Cumulative costs, where the policy itself does not count them.
-        self._own_totals = Totals(len(constraint_names(spec)))
-        self.ledger = Ledger(spec, self.policy if self.policy.n_constraints else self._own_totals)
+        self.ledger = Ledger(spec, self.policy if self.policy.n_constraints else None)
         self.tally = Tally()
         self.trail = Trail()
         self.labels = [_Labels(0, constraint_names(spec), tuple(spec.action_names.active))]
@@ -201,7 +198,7 @@ class ExperimentState:
     @property
     def totals(self) -> Array:
         """Cumulative costs (K,)."""
-        return self.ledger.sums.totals
+        return self.ledger.totals
 
     def explain(self, entry: entries.Decided) -> Explanation:
         """Why a decision came out as it did. In shadow mode: why the policy would have chosen what it proposed."""
@@ -253,8 +250,8 @@ class ExperimentState:
         else:
             seen = decision = policy.decide(**offer)
             row = decision.row
-        if asked.W is not None and not policy.n_constraints:
-            self._own_totals.book_at(read.known_columns, asked.W[row, read.known_columns])
+        if asked.W is not None:
+            self.ledger.book(asked.W[row, read.known_columns], read.known_columns)
         holds: tuple[int, ...] = ()
         if room is not None:
             now = (time, decision.number, self.tally.rewards, self.tally.reward_sum)
@@ -306,8 +303,7 @@ class ExperimentState:
             self.tally.reward_sum += reward
         if usage is not None and observed is not None:
             self.ledger.count(event.group, "after")
-            if not self.policy.n_constraints:
-                self._own_totals.book_at(self.input.late_columns, observed)
+            self.ledger.book(observed, self.input.late_columns)
             self.ledger.settle(event.holds, usage)
         if number not in self.waiting:
             self.tally.complete += 1
@@ -387,7 +383,7 @@ class ExperimentState:
             self.ledger.keep(holds.get(number, ()))
         if restore == "all" and self.policy.n_constraints:
             # With the totals, which they explain.
-            self.ledger.restore_averages(saved["ledger"])
+            self.ledger.restore_counts(saved["ledger"])
         self.tally.rolled_back += len(dropped)
         return entries.RolledBack(position=position, restore=restore, state=state)
 
@@ -478,7 +474,6 @@ class ExperimentState:
                 "trail": self.trail,
                 "labels": self.labels,
                 "policy": self.policy.state(),
-                **({} if self.policy.n_constraints else {"totals": self._own_totals.arrays()}),
                 **({"clock": self.clock} if self.policy.counts_seconds else {}),
                 **({"stale": list(self.stale.items())} if self.stale else {}),
             }
@@ -500,9 +495,6 @@ class ExperimentState:
         self.tally = msgspec.convert(saved["tally"], Tally)
         self.trail = msgspec.convert(saved["trail"], Trail)
         self.labels = msgspec.convert(saved["labels"], list[_Labels])
-        if "totals" in saved:
-            with packing.arrays_of(saved["totals"]) as totals:
-                self._own_totals.load(totals)
         self.clock = saved.get("clock", 0)
         with packing.arrays_of(saved["policy"]) as arrays:
             self.policy.load(arrays)
@@ -548,12 +540,11 @@ class ExperimentState:
         old, new = self.policy, served_policy(spec)
         configuration.require_fit(self.spec, spec, old, new)
         names = constraint_names(spec)
-        own = self._own_totals.by_name(self.labels[-1].constraints, names)
-        ledger, moved = self.ledger.under(spec, new if new.n_constraints else own, entry.reset_caps)
+        ledger, moved = self.ledger.under(spec, new if new.n_constraints else None, entry.reset_caps)
         before, now = (configuration.known_before(one) for one in (self.spec, spec))
         new.resume(old, same_costs=before == now, shifts=configuration.late_shifts(self.spec, spec))
         new.notify = old.notify
-        self.policy, self.ledger, self._own_totals = new, ledger, own
+        self.policy, self.ledger = new, ledger
         self.background = Background(new)
         for number, (*_, event) in self.waiting.items():
             if event.holds:
@@ -602,7 +593,7 @@ class ExperimentState:
                     tally.reward_sum,
                     self.totals.tolist(),
                     self.queue.tolist(),
-                    self.ledger.allowed(),
+                    [one.allowed for one in self.ledger.limits],
                     list(tally.actions),
                 )
             )

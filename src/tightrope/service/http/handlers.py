@@ -17,6 +17,7 @@ import numpy as np
 
 from tightrope.actions import counted
 from tightrope.errors import SolverError
+from tightrope.ledger.hard_caps import HardCap
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
 from tightrope.rules import Units
 from tightrope.service import requests
@@ -130,7 +131,7 @@ def list_outcomes(batch: Batch, request: requests.OutcomeQuery) -> Answer:
 
 
 def show_state(batch: Batch, request: None) -> Answer:
-    """Where the experiment stands."""
+    """Where the experiment account."""
     state, spec, tally = batch.state, batch.state.spec, batch.state.tally
     known = {} if spec.encoder is None else spec.encoder.ranges
     shown = responses.State(
@@ -147,7 +148,7 @@ def show_state(batch: Batch, request: None) -> Answer:
             for n, offered in [(counted(tally.actions, i), counted(tally.offered, i))]
         ],
         constraints=_constraints(state),
-        hard_caps=[_hard_cap(state, k) for k in range(len(state.ledger.caps))],
+        hard_caps=[_hard_cap(state, cap) for cap in state.ledger.caps],
         outcomes={
             "rewards": tally.rewards,
             "mean_reward": _mean(tally.reward_sum, tally.rewards),
@@ -351,16 +352,16 @@ def _constraints(state: ExperimentState) -> list[responses.ConstraintState]:
             "limit": column.limit,
             "unit": column.rule.unit,
             "one_more": column.rule.one_more(column.side),
-            "decisions": stands.decisions,
-            "used": stands.used,
-            "allowed": stands.allowed,
-            "left": stands.left,
+            "decisions": account.decisions,
+            "used": account.used,
+            "allowed": account.allowed,
+            "left": account.left,
             "cumulative_cost": totals[k],
             "queue": queue[k],
             **({} if prices is None else {"price": float(prices[k])}),  # type: ignore[typeddict-item]
             "infeasible": bool(infeasible[k]),
         }
-        for k, (column, stands) in enumerate(zip(state.columns, state.ledger.standings(), strict=True))
+        for k, (column, account) in enumerate(zip(state.columns, state.ledger.limits, strict=True))
     ]
 
 
@@ -368,15 +369,16 @@ def _units(state: ExperimentState) -> Units:
     return Units.of(state.spec.rules, len(state.columns))
 
 
-def _hard_cap(state: ExperimentState, k: int) -> responses.HardCapState:
-    cap, tally, run = state.ledger.caps[k], state.tally, state.ledger.withheld(k)
+def _hard_cap(state: ExperimentState, cap: HardCap) -> responses.HardCapState:
+    tally, run = state.tally, cap.withheld
     shown = responses.HardCapState(
         name=cap.name,
         rule=str(cap.rule),
         unit=cap.rule.unit,
-        total=float(cap.account.allowed),
-        used=float(cap.account.taken),
-        left=float(cap.account.left),
+        total=float(cap.allowed),
+        used=float(cap.taken),
+        reserved=float(cap.reserved),
+        left=float(cap.left),
         withheld=None,
     )
     if run is not None:
