@@ -1,11 +1,11 @@
 """The registry of actions: names, ids that never change, and which of them are on offer. It only ever grows.
 
->>> wards = ActionNames(["icu", "surgery", "other"])
+>>> wards = Actions(["icu", "surgery", "other"])
 >>> wards.ids(["other", 0]), wards.name(1), len(wards)
 ([2, 0], 'surgery', 3)
 >>> later = wards.with_action("hospice").with_state("surgery", "retired")
->>> later.id("hospice"), later.active, later.goes_on_from(wards)
-(3, (0, 2, 3), True)
+>>> later.id("hospice"), later.state("surgery"), later.active
+(3, 'retired', (0, 2, 3))
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Action: TypeAlias = str | int
 State: TypeAlias = Literal["active", "paused", "retired"]
 
 
-class ActionNames:
+class Actions:
     """The actions of a problem, in the order of their ids. It does not change: one more action makes another registry.
 
     Models, counts, trails and rules refer to ids, so that an action keeps what was learnt and counted of it.
@@ -40,11 +40,11 @@ class ActionNames:
 
     Examples
     --------
-    >>> ActionNames(["a", "b"]).ids(["b", "d"])
+    >>> Actions(["a", "b"]).ids(["b", "d"])
     Traceback (most recent call last):
     ...
     tightrope.errors.InvalidInput: actions[1] is the unknown name 'd'; known: a, b.
-    >>> ActionNames(3).ids([2, 3])
+    >>> Actions(3).ids([2, 3])
     Traceback (most recent call last):
     ...
     tightrope.errors.InvalidInput: actions[1] must be below 3, the number of actions, but got 3.
@@ -92,11 +92,7 @@ class ActionNames:
         return ids
 
     def id(self, action: Any, what: Name = "action") -> int:
-        """The id of one action, given by name or by id.
-
-        >>> ActionNames(["a", "b"]).id("b")
-        1
-        """
+        """The id of one action, given by name or by id."""
         if isinstance(action, str):
             if action in self._ids:
                 return self._ids[action]
@@ -122,16 +118,16 @@ class ActionNames:
         """Whether an action is active, paused or retired."""
         return self._states.get(self.id(action), "active")
 
-    def with_action(self, name: str) -> ActionNames:
+    def with_action(self, name: str) -> Actions:
         """The registry with one more action, whose id is the next."""
         if not self.named:
             raise InvalidInput("actions without names can't be added to: give them names.")
-        return ActionNames([*self.names, name], self._states)
+        return Actions([*self.names, name], self._states)
 
-    def with_state(self, action: Action, state: State) -> ActionNames:
+    def with_state(self, action: Action, state: State) -> Actions:
         """The registry with an action in another state; what is retired stays so.
 
-        >>> ActionNames(["a", "b"]).with_state("a", "retired").with_state("a", "active")
+        >>> Actions(["a", "b"]).with_state("a", "retired").with_state("a", "active")
         Traceback (most recent call last):
         ...
         tightrope.errors.InvalidInput: action 'a' is retired, and stays so: add another action in its place.
@@ -141,16 +137,12 @@ class ActionNames:
             raise InvalidInput(
                 f"action {action!r} is retired, and stays so: add another action in its place."
             )
-        return ActionNames(self.names, {**self._states, self.id(action): state})
-
-    def goes_on_from(self, before: ActionNames) -> bool:
-        """Whether every action of `before` has the same name and id here."""
-        return tuple(self.names[: len(before.names)]) == tuple(before.names)
+        return Actions(self.names, {**self._states, self.id(action): state})
 
     def unknown(self, action: Any) -> str:
         """In words, that there is no such action.
 
-        >>> ActionNames(["icu", "surgery"]).unknown("surgry")
+        >>> Actions(["icu", "surgery"]).unknown("surgry")
         "unknown action 'surgry' (did you mean 'surgery'?); known: icu, surgery"
         """
         return f"unknown action {action!r}{did_you_mean(action, self._ids)}; {self._known()}"
@@ -172,23 +164,13 @@ class ActionNames:
 
 
 def count(counts: list[int], action: int) -> None:
-    """One more of an action, in counts by id; there is room for ids that were registered later.
-
-    >>> counts = [2]
-    >>> count(counts, 3)
-    >>> counts
-    [2, 0, 0, 1]
-    """
+    """One more of an action, in counts by id; ids that were registered later get room."""
     counts.extend([0] * (action + 1 - len(counts)))
     counts[action] += 1
 
 
 def counted(counts: Sequence[int], action: int) -> int:
-    """How many of an action were counted, by id; none before it was registered.
-
-    >>> counted([2], 0), counted([2], 3)
-    (2, 0)
-    """
+    """How many of an action were counted, by id; none before it was registered."""
     return counts[action] if action < len(counts) else 0
 
 

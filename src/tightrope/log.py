@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope import displays
-from tightrope.actions import ActionNames
+from tightrope.actions import Actions
 from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
 from tightrope.frames import CHUNK, AsFrame, Frame, Library, frame_of, made_frame
@@ -399,7 +399,7 @@ class Log(AsFrame):
 
     def for_actions(self, names: Sequence[str]) -> Self:
         """The same with the actions in this order."""
-        wanted = ActionNames(tuple(names))
+        wanted = Actions(tuple(names))
         if {*wanted} != {*self.action_names}:
             raise InvalidInput(
                 f"the table has the actions {list(self.action_names)}, but the spec {list(names)}"
@@ -464,7 +464,7 @@ def action_ids(
         )
     if given.dtype.kind == "U" and names is None:
         raise InvalidInput(f"{what} are names, so action_names must say which there are.")
-    return np.array(ActionNames(count if names is None else names).ids(given, what), dtype=np.int64)
+    return np.array(Actions(count if names is None else names).ids(given, what), dtype=np.int64)
 
 
 def require_distributions(name: str, p: Array) -> None:
@@ -570,7 +570,7 @@ def _codes(
     """The action of each row, and the names of all actions."""
     distinct, codes = np.unique(frame.whole(name), return_inverse=True)
     found = tuple(named(value) for value in distinct.tolist())
-    wanted = ActionNames(found if actions is None else tuple(actions))
+    wanted = Actions(found if actions is None else tuple(actions))
     if not set(found) <= set(wanted) or (every and len(found) < len(wanted)):
         raise InvalidInput(
             f"column {name!r} must hold the actions of the rules, {list(wanted)}, but it holds {list(found)}"

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.actions import ActionNames
+from tightrope.actions import Actions
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
 from tightrope.problem import Learner
@@ -27,6 +27,7 @@ __all__ = [
 
 Ids = NDArray[np.int64]
 
+_NEED_RULES = "usage and group need rules: make the policy with constraints=Rules([...])."
 # Sparse costs are read as they come: so many numbers of a round at most.
 MOST_DENSE = 10_000_000
 
@@ -151,7 +152,7 @@ class OfferReader:
             and (cost.n_actions is None) == (reward.n_actions is None)
         )
         self.names = None if rules is None else tuple(map(str, rules.actions))
-        self.action_names = ActionNames(self.n_actions if rules is None else rules.actions)
+        self.registry = Actions(self.n_actions) if rules is None else rules.registry
 
     def offer(
         self,
@@ -178,7 +179,7 @@ class OfferReader:
             costs = _dense(costs)
         group = plain_group(group)
         costs, cost_features = self._told_apart(features, costs, cost_features)
-        ids = None if actions is None else np.array(self.action_names.ids(actions, once=True), dtype=np.int64)
+        ids = None if actions is None else np.array(self.registry.ids(actions, once=True), dtype=np.int64)
         J = None if ids is None else len(ids)
         phi = psi = None
         if self.reward is not None:
@@ -204,14 +205,20 @@ class OfferReader:
                 W[:, self.columns] = 0.0
         return Offer(ids, phi, W, psi, group, context, catalogue, usage, keys, time)
 
-    def observed(self, costs: Any, action: int, group: Any) -> Array:
+    def observed(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
         """The costs seen after acting, (K_after,), given as such or by the names of usages."""
-        if isinstance(costs, Mapping):
+        if usage is not None:
+            if costs is not None:
+                raise InvalidInput("give costs, or usage by name, not both.")
+            if not isinstance(usage, Mapping):
+                raise InvalidInput(field="usage", must="be a mapping from names to numbers", got=usage)
             if self.rule_costs is None:
-                raise InvalidInput(
-                    "costs by usage name need rules: make the policy with constraints=Rules([...])."
-                )
-            costs = self.rule_costs.observed(costs, action, group)
+                raise InvalidInput(_NEED_RULES)
+            costs = self.rule_costs.observed(dict(usage), action, group)
+        elif isinstance(costs, Mapping):
+            raise InvalidInput(
+                "costs are numbers in the order of the constraints: pass numbers by name as usage=."
+            )
         n = len(self.columns)
         given = real_array(
             "costs", costs, (n,), *([()] if n == 1 else []), *([(self.K,)] if n < self.K else [])
@@ -252,9 +259,7 @@ class OfferReader:
             usage, costs = None, costs if len(known) else None
         elif usage is not None or group is not None:
             if self.rule_costs is None:
-                raise InvalidInput(
-                    "usage and group need rules: make the policy with constraints=Rules([...])."
-                )
+                raise InvalidInput(_NEED_RULES)
             if costs is not None and usage is not None:
                 raise InvalidInput("give costs, or usage, not both.")
         if costs is None and self.rule_costs is not None:

@@ -28,7 +28,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 
 import msgspec
 
-from tightrope.actions import ActionNames
+from tightrope.actions import Actions
 from tightrope.encoder import Encoder
 from tightrope.encoder.fields import Category, Field, Number, Vector
 from tightrope.errors import InfeasibleProblem, InvalidInput
@@ -189,9 +189,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.encoder is None else tuple(self.encoder.columns)
 
     @property
-    def action_names(self) -> ActionNames:
+    def registry(self) -> Actions:
         """The registry of its actions."""
-        return ActionNames(self.actions or None) if self.rules is None else self.rules.action_names
+        return Actions(self.actions or None) if self.rules is None else self.rules.registry
 
     def problem(self) -> Problem:
         """The problem that whoever serves this spec decides on; contexts of categories alone are numbered."""
@@ -485,7 +485,7 @@ def _read_rules(
         return None, ()
     if not actions:
         reader.refuse("actions", "must be given where there are rules, which speak of actions by name")
-    names = ActionNames(actions)
+    names = Actions(actions)
     plain, extras = [], []
     for i, table in enumerate(tables):
         where = f"rule[{i}]"
@@ -559,7 +559,7 @@ def _made_rules(
         raise
 
 
-def _read_usage(reader: _Reader, table: Any, rule: Rule, names: ActionNames, where: str) -> dict[str, float]:
+def _read_usage(reader: _Reader, table: Any, rule: Rule, names: Actions, where: str) -> dict[str, float]:
     if not isinstance(table, Mapping):
         reader.refuse(where, f"must be a table of numbers by action, but got {table!r}")
     usage: dict[str, float] = {}

@@ -193,7 +193,7 @@ def test_an_account_is_addressed_by_rule_key_and_window():
     assert (average.used, average.reserved, average.allowed, average.left) == (0.75, 0, 1, 0.25)
     assert (average.fits(0.25), average.fits(0.5), average.fits(0.0)) == (True, False, True)
     assert Address("cents") == Address("cents", key=None, window=None) != Address("cents", key="u17")
-    with pytest.raises(ValueError, match="no account .*'u17'"):
+    with pytest.raises(ValueError, match=r"no account .*'u17'"):
         ledger.account(Address("cents", key="u17"))
 
 

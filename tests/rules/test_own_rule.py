@@ -16,7 +16,7 @@ import tightrope as tr
 from tightrope.environments.build import environment_of
 from tightrope.ledger.hard_caps import hard_caps
 from tightrope.rules import RULE_KINDS, DecisionRule, Rules, register
-from tightrope.rules.rule import Actions, Groups, Name, ShareOfDecisions, When
+from tightrope.rules.rule import ChosenActions, Groups, Name, ShareOfDecisions, When
 from tightrope.service.experiment.configuration import served_part
 from tightrope.spec import SpecError, make_spec, read_spec
 
@@ -25,7 +25,7 @@ from tightrope.spec import SpecError, make_spec, read_spec
 class Band(DecisionRule):
     """An action gets a share of the decisions that lies in a band: two columns of costs."""
 
-    action: Actions
+    action: ChosenActions
     at_least: ShareOfDecisions
     at_most: ShareOfDecisions
     among: Groups | None = field(default=None, kw_only=True)
@@ -111,7 +111,7 @@ def test_from_a_file_that_the_spec_names(tmp_path: Path) -> None:
     """Nobody has registered it: the spec says where it is."""
     source = inspect.getsource(Band)
     imports = "from dataclasses import dataclass, field\n\nfrom tightrope.rules import DecisionRule\n"
-    imports += "from tightrope.rules.rule import Actions, Groups, Name, ShareOfDecisions, When\n\n\n"
+    imports += "from tightrope.rules.rule import ChosenActions, Groups, Name, ShareOfDecisions, When\n\n\n"
     (tmp_path / "bands.py").write_text(imports + source)
     (tmp_path / "wards.toml").write_text(SPEC.replace('"band"', '"bands.py:Band"'))
     spec = read_spec(tmp_path / "wards.toml", trust=True)

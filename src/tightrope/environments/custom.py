@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tightrope.actions import Action, ActionNames
+from tightrope.actions import Action, Actions
 from tightrope.environments.tabular import Tabular, declared_names, declared_ranges, seen_words
 from tightrope.errors import InvalidInput
 from tightrope.offer import plain_group
@@ -132,8 +132,8 @@ class Custom:
         self.name, self.rules, self.usage = name, rules, dict(usage or {})
         self.draw, self.outcome, self.means = draw, outcome, means
         self.optimum = None if optimum is None else finite_number("optimum", optimum)
-        self.action_names = _action_names(actions, rules)
-        self.actions: tuple[str, ...] = _labels(self.action_names)
+        self.registry = _registry(actions, rules)
+        self.actions: tuple[str, ...] = _labels(self.registry)
         self.costs_seen: WhenSeen
         if rules is not None:
             if constraints or cost_range is not None or costs_seen != "before":
@@ -262,7 +262,7 @@ class Play:
         # Together: what two of them share, they go on sharing.
         self._draw, self._outcome, self._means = copy.deepcopy((env.draw, env.outcome, env.means))
         self._draw_takes_rng, self._outcome_takes_rng = _takes_rng(env.draw), _takes_rng(env.outcome)
-        self._names = [env.action_names.name(i) for i in range(env.n_actions)]
+        self._names = [env.registry.name(i) for i in range(env.n_actions)]
         self._everyone = np.arange(env.n_actions)
         self._after = np.flatnonzero(~env.seen_before)
         self._rule_costs = None if env.rules is None else RuleCosts(env.rules)
@@ -280,9 +280,7 @@ class Play:
         offered = given.get("actions")
         ids = self._everyone
         if offered is not None:
-            ids = np.array(
-                self.env.action_names.ids(offered, f"actions of {where}", once=True), dtype=np.int64
-            )
+            ids = np.array(self.env.registry.ids(offered, f"actions of {where}", once=True), dtype=np.int64)
         features = _rows(f"features of {where}", given.get("features"), len(ids))
         cost_features = _rows(f"cost_features of {where}", given.get("cost_features"), len(ids))
         usage = {**self.env.usage, **(given.get("usage") or {})}
@@ -420,19 +418,19 @@ def _vectors(features: Array | None) -> Vectors | None:
     return None if features is None else Vectors(features.shape[-1], features.ndim == 2)
 
 
-def _action_names(actions: int | Sequence[str] | None, rules: Rules | None) -> ActionNames:
+def _registry(actions: int | Sequence[str] | None, rules: Rules | None) -> Actions:
     if rules is not None:
-        if actions is not None and _labels(ActionNames(actions)) != _labels(rules.action_names):
+        if actions is not None and _labels(Actions(actions)) != _labels(rules.registry):
             raise InvalidInput(
                 f"actions must be those of the rules, {list(rules.actions)}, or be left out, but got {actions!r}."
             )
-        return rules.action_names
+        return rules.registry
     if actions is None:
         raise InvalidInput("actions must be given, their number or names, where there are no rules.")
-    return ActionNames(actions)
+    return Actions(actions)
 
 
-def _labels(actions: ActionNames) -> tuple[str, ...]:
+def _labels(actions: Actions) -> tuple[str, ...]:
     def label(action: Action) -> str:
         return action if isinstance(action, str) else f"action {action}"
 

@@ -1,6 +1,7 @@
 """An account: what of one rule was used, is reserved, is allowed and is left.
 
-There are two kinds. A `Limit` is on an average: it reads the sums that a policy keeps. An `ExactAccount` is an amount of its own.
+There are two kinds: a `LimitAccount`, of a limit on an average, reads the sums that a policy keeps; an `ExactAccount` is an amount
+of its own.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Counts(msgspec.Struct, array_like=True):
     allowed: float = 0.0
 
 
-class Limit(Account):
+class LimitAccount(Account):
     """The account of a limit on an average: a view on column k of the sums of costs.
 
     Of a rule with `at_least`: what there was, what was required, and how much more there was. Without `counts` sums from before a

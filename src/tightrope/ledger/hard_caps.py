@@ -94,8 +94,8 @@ class HardCap(ExactAccount):
         self.after = quantity.usage is not None and rule.seen == "after"
         self.high = amount(quantity.range[1])
         self.withheld: Withheld | None = None
-        self._names = rules.action_names
-        self._counted = None if quantity.actions is None else {*rules.action_names.ids(quantity.actions)}
+        self._names = rules.registry
+        self._counted = None if quantity.actions is None else {*rules.registry.ids(quantity.actions)}
 
     def renames(self, other: HardCap) -> bool:
         """Whether it is the other under another name of what is used, and in nothing else another."""

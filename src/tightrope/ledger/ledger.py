@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.ledger.account import Account, Address, Counts, Limit, Summed, amount
+from tightrope.ledger.account import Account, Address, Counts, LimitAccount, Summed, amount
 from tightrope.ledger.carry_over import Spent, carried_over
 from tightrope.ledger.hard_caps import Exhausted, Withheld, hard_caps
 from tightrope.ledger.totals import Totals
@@ -62,7 +62,7 @@ class Ledger:
         columns = () if spec.rules is None else spec.rules.columns
         self._own = Totals(len(columns)) if policy is None else None
         self._sums: Summed = self._own if policy is None else policy  # type: ignore[assignment]
-        self.limits = [Limit(column, k, self._sums, Counts()) for k, column in enumerate(columns)]
+        self.limits = [LimitAccount(column, k, self._sums, Counts()) for k, column in enumerate(columns)]
         self.caps = hard_caps(spec)
         # What was spent under caps that there are no longer: one that comes back goes on from there.
         self.spent: list[Spent] = []
@@ -205,7 +205,7 @@ class Ledger:
 
     def _offered(self, ids: Sequence[int] | None) -> Sequence[int]:
         if ids is None:
-            return () if self._rules is None else self._rules.action_names.active
+            return () if self._rules is None else self._rules.registry.active
         return ids
 
     def _in_force(self, group: Group) -> NDArray[np.bool_]:

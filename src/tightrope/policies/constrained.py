@@ -65,9 +65,9 @@ class Constrained(Policy):
             self._become(*quote.note)
         return self._decide(quote.offer, row)
 
-    def _observed_costs(self, costs: Any, action: int, group: Any) -> Array:
+    def _observed_costs(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
         """The costs seen after acting, (K_after,), checked."""
-        return self._input.observed(costs, action, group)
+        return self._input.observed(costs, usage, action, group)
 
     def cost_scales(self) -> Array:
         """What turns the total of each constraint, (K,), into the units of its rule."""
@@ -287,13 +287,7 @@ class Constrained(Policy):
         reward = as_float(reward)
         number = self._pending.number_of(decision)
         pending = self._pending[number]
-        if usage is not None:
-            if costs is not None:
-                raise InvalidInput("give costs, or usage by name, not both.")
-            if not isinstance(usage, Mapping):
-                raise InvalidInput(f"usage must be a mapping from names to numbers, but got {usage!r}")
-            costs = dict(usage)
-        if reward is None and costs is None:
+        if reward is None and costs is None and usage is None:
             raise InvalidInput("learn needs a reward, costs, or both.")
         parts, y, w = 0, None, None
         if reward is not None:
@@ -301,11 +295,11 @@ class Constrained(Policy):
             low, high = self.reward_range or (-LARGEST, LARGEST)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
             hooks.check_outcome(self._reward, y)
-        if costs is not None:
+        if costs is not None or usage is not None:
             if self._cost is None:
                 raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
             self._pending.require(number, AWAITS_COSTS)
-            w = self._observed_costs(costs, pending[1], pending[4])
+            w = self._observed_costs(costs, usage, pending[1], pending[4])
             hooks.check_outcome(self._cost, w)
             parts |= AWAITS_COSTS
         self._note_decision(number)

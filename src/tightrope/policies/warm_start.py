@@ -133,7 +133,7 @@ def _ids(read: OfferReader, actions: Any, n: int, models: list[Model]) -> list[i
         if any(model.n_actions is not None for model in models):
             raise InvalidInput("actions are needed: the models tell actions apart.")
         return [0] * n
-    ids = read.action_names.ids(actions) if len(actions) else []
+    ids = read.registry.ids(actions) if len(actions) else []
     if len(ids) != n:
         raise InvalidInput(f"actions must have one entry for each of {n} rewards, but got {len(ids)}.")
     return ids

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tightrope.actions import ActionNames
+from tightrope.actions import Actions
 from tightrope.errors import InfeasibleProblem, SolverError
 from tightrope.rules.rule import Rule, members
 from tightrope.validation import Array
@@ -18,7 +18,7 @@ _TOLERANCE = 1e-9  # exceeding limits by this part of the rules' scales is round
 Ranges: TypeAlias = Mapping[str, tuple[float, float]]
 
 
-def refuse_conflicts(rules: Sequence[Rule], names: ActionNames, ranges: Ranges) -> None:
+def refuse_conflicts(rules: Sequence[Rule], names: Actions, ranges: Ranges) -> None:
     """Raise unless some policy meets the rules for some usage, within `ranges`, and some frequencies of the groups.
 
     Let z be a policy that meets the rules without `among`, and p_g one that meets those of group g. If each
@@ -55,12 +55,12 @@ def refuse_conflicts(rules: Sequence[Rule], names: ActionNames, ranges: Ranges) 
     raise error
 
 
-def _can_meet(population: Sequence[Rule], names: ActionNames, ranges: Ranges) -> bool:
+def _can_meet(population: Sequence[Rule], names: Actions, ranges: Ranges) -> bool:
     changes = _least_changes(population, names, ranges, own_units=False)
     return sum(sum(sides) / rule.scale for rule, sides in changes.items()) <= _TOLERANCE
 
 
-def _irreducible(population: Sequence[Rule], names: ActionNames, ranges: Ranges) -> list[Rule]:
+def _irreducible(population: Sequence[Rule], names: Actions, ranges: Ranges) -> list[Rule]:
     """Deletion filter: leave out whatever is not needed for the conflict."""
     kept = list(population)
     for rule in population:
@@ -71,7 +71,7 @@ def _irreducible(population: Sequence[Rule], names: ActionNames, ranges: Ranges)
 
 
 def _least_changes(
-    population: Sequence[Rule], names: ActionNames, ranges: Ranges, *, own_units: bool
+    population: Sequence[Rule], names: Actions, ranges: Ranges, *, own_units: bool
 ) -> dict[Rule, list[float]]:
     """For each rule and side, how far its limit moves when the sum of the moves is least.
 
@@ -136,7 +136,7 @@ def _least_changes(
     return {rule: [max(0.0, next(changes)) * rule.scale for _ in rule.sides] for rule in population}
 
 
-def _mixture_meets(population: Sequence[Rule], names: ActionNames, rows: Array, bounds: Array) -> bool:
+def _mixture_meets(population: Sequence[Rule], names: Actions, rows: Array, bounds: Array) -> bool:
     """Whether the mixture half-way between the actions' own limits meets the rules at the least, middle or greatest usage."""
     n = len(names)
     low, high = np.zeros(n), np.ones(n)

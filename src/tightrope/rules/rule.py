@@ -363,7 +363,7 @@ def _text(what: str, value: object) -> str:
 
 
 # By name; by index where the actions have no names.
-Actions: TypeAlias = Annotated[Action | Sequence[Action], _actions]
+ChosenActions: TypeAlias = Annotated[Action | Sequence[Action], _actions]
 ShareOfDecisions: TypeAlias = Annotated[float, functools.partial(finite_number, low=0.0, high=1.0)]
 Limit: TypeAlias = Annotated[float, finite_number]
 Range: TypeAlias = Annotated[tuple[float, float], _interval]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope import displays
-from tightrope.actions import Action, ActionNames
+from tightrope.actions import Action, Actions
 from tightrope.concerns import warn
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean, slip_of
@@ -175,7 +175,7 @@ class Rules:
         *,
         groups: Sequence[str] | None = None,
     ) -> None:
-        self._names = ActionNames(actions)
+        self._names = Actions(actions)
         self._declared = None if groups is None else _group_names(groups)
         self._actions = tuple(self._names)
         self._rules = tuple(rules)
@@ -276,8 +276,8 @@ class Rules:
         return widened(self._cost_range, self.declared, costs)
 
     @property
-    def action_names(self) -> ActionNames:
-        """Which action is meant by a name or an id."""
+    def registry(self) -> Actions:
+        """The actions with their ids and states."""
         return self._names
 
     @property

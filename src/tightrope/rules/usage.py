@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.actions import Action, ActionNames
+from tightrope.actions import Action, Actions
 from tightrope.errors import InvalidInput
 from tightrope.rules.ranges import ANY, Ranges
 from tightrope.rules.rule import plain
@@ -52,7 +52,7 @@ class UsageReader:
 
     Parameters
     ----------
-    names : ActionNames
+    names : Actions
     ranges : mapping
         What each usage lies in, as declared or as limits suggest.
     allowed : mapping
@@ -63,7 +63,7 @@ class UsageReader:
 
     def __init__(
         self,
-        names: ActionNames,
+        names: Actions,
         ranges: Ranges,
         allowed: Ranges,
         counted: Mapping[str, NDArray[np.bool_]],

@@ -265,7 +265,7 @@ def test_mixed_rules_use_what_is_seen_and_estimate_the_rest():
     first = policy.decide()
     np.testing.assert_allclose(first.explain().costs, [[0.5, -0.4], [-0.5, -0.4]])
     np.testing.assert_allclose(policy.totals, [0.5, 0.0])
-    policy.learn(first, 1.0, {"hours": 0.9})
+    policy.learn(first, 1.0, usage={"hours": 0.9})
     np.testing.assert_allclose(policy.totals, [0.5, 0.5])
     second = policy.decide()
     assert second.explain().costs[0, 1] == pytest.approx(max(-0.4, 0.5 - np.sqrt(np.log(2))))

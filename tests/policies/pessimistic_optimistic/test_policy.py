@@ -584,9 +584,9 @@ def test_the_group_of_a_pending_decision_is_kept(group):
         reward=tr.ArmMeans(2), cost=tr.ArmMeans(2), constraints=rules, slater=0.1, horizon=100
     )
     inside, outside = policy.decide(group=group), policy.decide(group="B")
-    policy.learn(inside, 1.0, {"hours": 0.9})
+    policy.learn(inside, 1.0, usage={"hours": 0.9})
     np.testing.assert_allclose(policy.totals, [0.5])
-    policy.learn(outside, 1.0, {"hours": 0.9})
+    policy.learn(outside, 1.0, usage={"hours": 0.9})
     np.testing.assert_allclose(policy.totals, [0.5])
 
 
@@ -689,10 +689,10 @@ def test_a_rule_of_a_group_that_is_seen_after_acting_costs_nothing_outside_its_g
     )
     day = policy.decide(group=())
     np.testing.assert_array_equal(day.explain().costs, [[0.0, -0.5], [0.0, -0.5]])
-    policy.learn(day, 1.0, {"beds": 1.0})
+    policy.learn(day, 1.0, usage={"beds": 1.0})
     night = policy.decide(group="night")
     assert (night.explain().costs[:, 0] < 0).all()
-    policy.learn(night, 1.0, {"beds": 1.0, "hours": 0.9})
+    policy.learn(night, 1.0, usage={"beds": 1.0, "hours": 0.9})
     np.testing.assert_allclose(policy.totals, [0.5, 1.0])
     before = policy.state()
     with pytest.raises(tr.InvalidInput, match="group is missing"):

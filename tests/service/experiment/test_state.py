@@ -43,7 +43,7 @@ def test_the_service_and_the_library_decide_alike() -> None:
         assert answer["action"] == decision.action
         reward, hours = float(random.uniform()), float(random.uniform())
         bench.learn(str(i), reward=reward, usage={"hours": hours})
-        policy.learn(decision, reward, {"hours": hours})
+        policy.learn(decision, reward, usage={"hours": hours})
         state = bench.state()
         assert [column["queue"] for column in state["constraints"]] == policy.queue.tolist()
         assert [column["cumulative_cost"] for column in state["constraints"]] == policy.totals.tolist()

@@ -144,7 +144,7 @@ class Model:
         return 200, {"event_id": event_id, "sequence": event.sequence, "awaits": awaits}
 
     def _apply(self, event_id: str, event: Event, reward: float | None, hours: float | None) -> None:
-        self.policy.learn(event.sequence, reward, None if hours is None else {"hours": hours})
+        self.policy.learn(event.sequence, reward, usage=None if hours is None else {"hours": hours})
         if reward is not None:
             event.reward = reward
         if hours is not None:

@@ -336,7 +336,7 @@ class PessimisticOptimistic(Constrained):
         decision : Decision or int
             A decision of this policy (or of the one that it was restored from), or its number.
         reward : float, optional
-        costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
+        costs : (K_after,) array, optional
             The costs that are seen after acting, in the order of the constraints, or all K: usage less the limit, over the scale.
         usage : mapping of usage names to numbers, optional
             With rules, in place of costs.
@@ -358,8 +358,8 @@ class PessimisticOptimistic(Constrained):
         Constrained.learn_costs(self, pending, np.asarray(costs - shift))
         self._ledger.book(costs, self._input.columns)
 
-    def _observed_costs(self, costs: Any, action: int, group: Any) -> Array:
-        return require_in_ranges(self._input.observed(costs, action, group), self._ranges)
+    def _observed_costs(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
+        return require_in_ranges(self._input.observed(costs, usage, action, group), self._ranges)
 
     def warm_start(
         self,

@@ -313,7 +313,7 @@ class ShadowPrice(Constrained):
         decision : Decision or int
             A decision of this policy (or of the one that it was restored from), or its number.
         reward : float, optional
-        costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
+        costs : (K_after,) array, optional
             The costs that are seen after acting, in the order of the constraints, or all K: usage less the limit, over the scale.
         usage : mapping of usage names to numbers, optional
             With rules, in place of costs.

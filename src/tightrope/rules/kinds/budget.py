@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tightrope.rules.rule import Actions, Groups, Limit, Name, Range, UsageRule, When, register
+from tightrope.rules.rule import ChosenActions, Groups, Limit, Name, Range, UsageRule, When, register
 
 
 @register("budget")
@@ -35,7 +35,7 @@ class Budget(UsageRule):
 
     name: Name
     at_most: Limit
-    action: Actions | None = None
+    action: ChosenActions | None = None
     among: Groups | None = field(default=None, kw_only=True)
     seen: When = field(default="before", kw_only=True)
     range: Range | None = field(default=None, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tightrope.rules.rule import Actions, DecisionRule, Groups, Name, ShareOfDecisions, When, register
+from tightrope.rules.rule import ChosenActions, DecisionRule, Groups, Name, ShareOfDecisions, When, register
 
 
 @register("capacity")
@@ -33,7 +33,7 @@ class Capacity(DecisionRule):
     icu: at most 20% of decisions
     """
 
-    action: Actions
+    action: ChosenActions
     at_most: ShareOfDecisions
     among: Groups | None = field(default=None, kw_only=True)
     seen: When = field(default="before", kw_only=True)

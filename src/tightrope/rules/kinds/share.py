@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tightrope.rules.rule import Actions, DecisionRule, Groups, Name, ShareOfDecisions, When, register
+from tightrope.rules.rule import ChosenActions, DecisionRule, Groups, Name, ShareOfDecisions, When, register
 
 
 @register("share")
@@ -29,7 +29,7 @@ class Share(DecisionRule):
     among group A: icu or surgery: at least 30% of that group's decisions
     """
 
-    action: Actions
+    action: ChosenActions
     at_least: ShareOfDecisions
     among: Groups | None = field(default=None, kw_only=True)
     seen: When = field(default="before", kw_only=True)

@@ -137,7 +137,7 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
     for what, before, after in (
         ("name", old.name, new.name),
         # Of actions that come later nothing is learnt yet, and no policy serves them.
-        ("actions", *(list(one.action_names) for one in (old, new))),
+        ("actions", *(list(one.registry) for one in (old, new))),
         ("context", *(None if one.encoder is None else one.encoder.to_dict() for one in (old, new))),
         ("features", old.vector, new.vector),
         ("policy.kind", was.kind, now.kind),

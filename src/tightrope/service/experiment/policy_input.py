@@ -62,7 +62,7 @@ class PolicyInput:
         self._vector = spec.vector
         self._reward_range = spec.reward_range
         self._ranges = dict(ranges or {})
-        self._names = spec.action_names
+        self._names = spec.registry
         self._none_before = rules is None or not bool(rules.seen.any())
         self._grouped = any(rule.among is not None for rule in rules or ())
         named = {one for rule in rules or () for one in members(rule.among)}

@@ -171,7 +171,7 @@ class ExperimentState:
         self.ledger = Ledger(spec, self.policy if self.policy.n_constraints else None)
         self.tally = Tally()
         self.trail = Trail()
-        self.labels = [_Labels(0, constraint_names(spec), tuple(spec.action_names.active))]
+        self.labels = [_Labels(0, constraint_names(spec), tuple(spec.registry.active))]
         # The journal's entry with which the present configuration began.
         self.configured = 1
         self.input = PolicyInput(spec, self.policy, self.ranges)
@@ -550,7 +550,7 @@ class ExperimentState:
             if event.holds:
                 holds = ledger.moved_holds(event.holds, moved)
                 self.waiting.note(number, msgspec.structs.replace(event, holds=holds))
-        labels = _Labels(old.rounds, names, tuple(spec.action_names.active))
+        labels = _Labels(old.rounds, names, tuple(spec.registry.active))
         if self.labels[-1].constraints != names:
             self.trail.begin_again()
         if msgspec.structs.replace(self.labels[-1], first=labels.first) != labels:

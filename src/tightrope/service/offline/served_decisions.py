@@ -41,7 +41,7 @@ class Served:
     @property
     def asked(self) -> list[int]:
         """The ids of the actions that the request was for, in its order: hard caps may have left fewer."""
-        names, actions = self.spec.action_names, self.entry.request.actions
+        names, actions = self.spec.registry, self.entry.request.actions
         return list(names.active) if actions is None else names.ids(actions, once=True)
 
     @property
