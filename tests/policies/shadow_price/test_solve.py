@@ -71,7 +71,7 @@ def test_prices_take_effect_at_the_deadline_and_not_before(slow_solves):
         seen.append(
             (
                 policy._prices.core[shadow.SOLVES],
-                None if policy._prices.solve is None else policy._prices.solve.numbers[2],
+                None if policy._prices.solve is None else policy._prices.solve.deadline,
             )
         )
     for (solves, deadline), (later, _), t in zip(seen, seen[1:], range(2, 61)):

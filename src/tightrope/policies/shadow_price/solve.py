@@ -8,6 +8,16 @@ from collections.abc import Callable
 import numpy as np
 
 from tightrope.kernels import prices, shadow, shadow_solve
+from tightrope.kernels.shadow_loop import (
+    BEGUN,
+    DEADLINE,
+    DRAWN,
+    SAMPLE_STATE,
+    SAMPLED,
+    SPREAD,
+    STARTED,
+    WEIGHT,
+)
 from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
@@ -19,11 +29,9 @@ Draw = Callable[["PriceSolve", int, int], None]
 class PriceSolve:
     """The remembered rounds as they were when the solve began, drawn as the work goes on; its prices take effect at `deadline`.
 
-    `entries`, `weights`, `offsets`: the rounds and where their rows stand in `rewards` (R,) and `costs` (R·K,). `numbers`: how many
-    rounds are drawn, the round it began in, the deadline, Σ weighted spreads, Σ weights, whether the solver has begun.
+    `entries`, `weights`, `offsets`: the rounds and where their rows stand in `rewards` (R,) and `costs` (R·K,). `numbers` are the
+    state of a solve in the layout of `shadow_loop`.
     """
-
-    DRAWN, BEGUN, DEADLINE, SPREAD, WEIGHT, STARTED = range(6)
 
     def __init__(self, entries: list[Remembered], weights: Array, K: int) -> None:
         self.entries, self.weights = entries, weights
@@ -33,7 +41,8 @@ class PriceSolve:
         rows = int(self.offsets[-1])
         self.rewards, self.costs = np.zeros(rows), np.zeros(rows * K)
         self.solver = np.zeros(prices.solver_size(K))
-        self.numbers = np.zeros(6)
+        self.numbers = np.zeros(SAMPLE_STATE)
+        self.numbers[SAMPLED] = len(entries)
         self.room = np.empty(max((len(entry.ids) for entry in entries), default=1) + 3 * K)
 
     @classmethod
@@ -42,50 +51,50 @@ class PriceSolve:
     ) -> PriceSolve:
         """A solve that begins in round t."""
         solve = cls(entries, weights, K)
-        solve.numbers[cls.BEGUN] = t
-        solve.numbers[cls.DEADLINE] = shadow_solve.deadline(t, float(solve.offsets[-1]), row_work, K)
+        solve.numbers[BEGUN] = t
+        solve.numbers[DEADLINE] = shadow_solve.deadline(t, float(solve.offsets[-1]), row_work, K)
         return solve
 
     @property
     def sums(self) -> Array:
         """Σ of weighted spreads and Σ of weights, of the rounds that are drawn."""
-        return self.numbers[self.SPREAD : self.WEIGHT + 1]
+        return self.numbers[SPREAD : WEIGHT + 1]
 
     @property
     def begun(self) -> float:
         """The round in which it began."""
-        return float(self.numbers[self.BEGUN])
+        return float(self.numbers[BEGUN])
 
     @property
     def deadline(self) -> float:
         """The round in which its prices take effect."""
-        return float(self.numbers[self.DEADLINE])
+        return float(self.numbers[DEADLINE])
 
     def work(self, t: float, core: Array, row_work: float, draw: Draw) -> bool:
         """Go on in round t as far as a decision may wait, in the last round to the end; whether it is over."""
         numbers, n = self.numbers, len(self.entries)
-        last = bool(t >= numbers[self.DEADLINE])
+        last = bool(t >= numbers[DEADLINE])
         budget = math.inf if last else shadow.BUDGET
-        i = int(numbers[self.DRAWN])
+        i = int(numbers[DRAWN])
         if i < n:
             # As many rounds as it takes to use up the budget.
             used = (self.offsets[i + 1 :] - self.offsets[i]) * row_work
             drawn = min(int(np.searchsorted(used, budget)) + 1, n - i)
             draw(self, i, drawn)
-            numbers[self.DRAWN] += drawn
+            numbers[DRAWN] += drawn
             budget -= float(used[drawn - 1])
-        if numbers[self.DRAWN] < n:
+        if numbers[DRAWN] < n:
             return False
-        if not numbers[self.STARTED]:
-            rho = shadow_solve.typical_difference(core, numbers[self.SPREAD], numbers[self.WEIGHT])
+        if not numbers[STARTED]:
+            rho = shadow_solve.typical_difference(core, numbers[SPREAD], numbers[WEIGHT])
             shadow_solve.begin_solve(core, self.solver, rho, self.room)
-            numbers[self.STARTED] = 1.0
+            numbers[STARTED] = 1.0
         if budget > 0.0:
             prices.advance_prices(
                 self.solver, self.rewards, self.costs, self.offsets, self.weights, self.room, budget
             )
         if last:
-            shadow_solve.finish_solve(core, self.solver, float(numbers[self.WEIGHT]))
+            shadow_solve.finish_solve(core, self.solver, float(numbers[WEIGHT]))
         return last
 
     def copy(self) -> PriceSolve:
