@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
 
 from tightrope.actions import Actions
 from tightrope.errors import InfeasibleProblem, SolverError
 from tightrope.rules.rule import Rule, members
+from tightrope.rules.usage import Ranges
 from tightrope.validation import Array
 
 _TOLERANCE = 1e-9  # exceeding limits by this part of the rules' scales is rounding
-
-
-Ranges: TypeAlias = Mapping[str, tuple[float, float]]
 
 
 def refuse_conflicts(rules: Sequence[Rule], names: Actions, ranges: Ranges) -> None:

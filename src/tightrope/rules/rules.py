@@ -14,9 +14,8 @@ from tightrope.concerns import warn
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean, slip_of
 from tightrope.rules.conflicts import refuse_conflicts
-from tightrope.rules.ranges import allowed_ranges, likely_ranges, usage_ranges, widened
 from tightrope.rules.rule import RULE_KINDS, Rule, Side, either, members, rule_from_data
-from tightrope.rules.usage import UsageReader
+from tightrope.rules.usage import ANY, UsageReader, usage_ranges, where_declared
 from tightrope.validation import Array
 from tightrope.words import Either, Key, Place, Text
 
@@ -136,6 +135,22 @@ class Rules:
         All groups that contexts belong to: any other is refused. Without it a context may be of groups that no rule names, but one
         that looks like a slip of a named one is warned of.
 
+    Attributes
+    ----------
+    actions : tuple of names, or of 0, …, n − 1
+    registry : Actions
+        The actions with their ids and states.
+    groups : tuple of str or None
+        Those that were declared.
+    columns, names : tuples
+        For each column of costs its label, its rule and the side of it; the labels alone, no two alike.
+    n_constraints : int
+        K, the number of columns: a `Mean` with two sides has two.
+    seen, declared : (K,) of bool
+        Whether a column's costs are known before acting; whether its range was declared, or it counts decisions.
+    cost_range : (K, 2)
+        What the costs of each column are known to lie in, or where nothing is declared what its limits suggest.
+
     Raises
     ------
     InvalidInput
@@ -175,9 +190,9 @@ class Rules:
         *,
         groups: Sequence[str] | None = None,
     ) -> None:
-        self._names = Actions(actions)
-        self._declared = None if groups is None else _group_names(groups)
-        self._actions = tuple(self._names)
+        self.registry = Actions(actions)
+        self.groups = None if groups is None else _group_names(groups)
+        self.actions: tuple[Action, ...] = tuple(self.registry)
         self._rules = tuple(rules)
         for i, rule in enumerate(self._rules):
             _require_rule(f"rules[{i}]", rule)
@@ -185,39 +200,43 @@ class Rules:
                 again = f"repeats rules[{self._rules.index(rule)}]: {rule}"
                 raise InvalidInput(field=Place("rules", i), problem=again)
             for action in rule.quantity.actions or ():
-                if action not in self._names:
+                if action not in self.registry:
                     raise InvalidInput(
-                        self._names.unknown(action), field=Place("rules", i, "action"), within=f"rules[{i}]"
+                        self.registry.unknown(action), field=Place("rules", i, "action"), within=f"rules[{i}]"
                     )
-            if self._declared is not None:
+            if self.groups is not None:
                 for group in members(rule.among):
-                    if group not in self._declared:
-                        words = _unknown_group(group, self._declared)
+                    if group not in self.groups:
+                        words = _unknown_group(group, self.groups)
                         raise InvalidInput(words, field=Place("rules", i, "among"), within=f"rules[{i}]")
         self._ranges = usage_ranges(self._rules)
-        self._allowed = allowed_ranges(self._rules)
-        self._columns = _name_columns(self._rules)
-        refuse_conflicts(self._rules, self._names, likely_ranges(self._rules))
+        self._allowed = where_declared(self._ranges, self._rules, lambda low, high: ANY)
+        self.columns = _name_columns(self._rules)
+        self.names = tuple(column.name for column in self.columns)
+        self.n_constraints = len(self.columns)
+        self.declared = np.array([column.rule.declared for column in self.columns], dtype=np.bool_)
+        likely = where_declared(self._ranges, self._rules, lambda low, high: (_FAR * low, _FAR * high))
+        refuse_conflicts(self._rules, self.registry, likely)
 
-        quantities = [column.rule.quantity for column in self._columns]
-        signs = np.array([column.sign for column in self._columns])
-        limits = np.array([column.limit for column in self._columns])
-        self._scales = np.array([column.rule.scale for column in self._columns])
+        quantities = [column.rule.quantity for column in self.columns]
+        signs = np.array([column.sign for column in self.columns])
+        limits = np.array([column.limit for column in self.columns])
+        self._scales = np.array([column.rule.scale for column in self.columns])
         self._offsets = signs * limits + 0.0
-        self._weights = np.zeros((len(self._actions), len(self._columns)))
+        self._weights = np.zeros((len(self.actions), len(self.columns)))
         for k, quantity in enumerate(quantities):
-            counted = slice(None) if quantity.actions is None else self._names.ids(quantity.actions)
+            counted = slice(None) if quantity.actions is None else self.registry.ids(quantity.actions)
             self._weights[counted, k] = signs[k]
 
-        self._seen = np.array([column.rule.seen == "before" for column in self._columns], dtype=np.bool_)
-        self._cost_range = np.empty((len(self._columns), 2))
-        for k, (column, quantity) in enumerate(zip(self._columns, quantities, strict=True)):
+        self.seen = np.array([column.rule.seen == "before" for column in self.columns], dtype=np.bool_)
+        self.cost_range = np.empty((len(self.columns), 2))
+        for k, (column, quantity) in enumerate(zip(self.columns, quantities, strict=True)):
             costs = [(signs[k] * value - self._offsets[k]) / self._scales[k] for value in quantity.hull]
             if column.rule.among is not None:
                 costs.append(0.0)
-            self._cost_range[k] = min(costs), max(costs)
-        self._seen.flags.writeable = False
-        self._cost_range.flags.writeable = False
+            self.cost_range[k] = min(costs), max(costs)
+        self.seen.flags.writeable = False
+        self.cost_range.flags.writeable = False
         self._usages = [quantity.usage for quantity in quantities]
         of_usage = {
             name: np.asarray(
@@ -225,11 +244,11 @@ class Rules:
             )
             for name in self._ranges
         }
-        self._usage = UsageReader(self._names, self._ranges, self._allowed, of_usage)
-        self._among = [frozenset(members(column.rule.among)) for column in self._columns]
+        self._usage = UsageReader(self.registry, self._ranges, self._allowed, of_usage)
+        self._among = [frozenset(members(column.rule.among)) for column in self.columns]
         self._all_groups = frozenset[str]().union(*self._among)
         # Groups that need no second look: named by a rule, declared, or warned of already.
-        self._met = set(self._all_groups if self._declared is None else self._declared)
+        self._met = set(self._all_groups if self.groups is None else self.groups)
         self._forces: dict[frozenset[str], NDArray[np.bool_]] = {}
         self._plans: dict[tuple[frozenset[str] | None, tuple[int, ...] | None, bool], Plan] = {}
 
@@ -261,29 +280,14 @@ class Rules:
         """
         return [rule.to_data() for rule in self._rules]
 
-    @property
-    def actions(self) -> tuple[Action, ...]:
-        """The names of the actions, or 0, …, n − 1."""
-        return self._actions
-
-    @property
-    def declared(self) -> NDArray[np.bool_]:
-        """Which columns have a declared range, or count decisions, (K,); of the others `cost_range` is what limits suggest."""
-        return np.array([column.rule.declared for column in self._columns], dtype=np.bool_)
-
     def range_of_costs(self, costs: Array) -> Array:
         """`cost_range`, (K, 2); where none is declared wide enough for these costs, (…, K)."""
-        return widened(self._cost_range, self.declared, costs)
-
-    @property
-    def registry(self) -> Actions:
-        """The actions with their ids and states."""
-        return self._names
-
-    @property
-    def groups(self) -> tuple[str, ...] | None:
-        """The groups that contexts may belong to, where they were declared."""
-        return self._declared
+        found = np.array(self.cost_range)
+        if costs.size:
+            flat = costs.reshape(-1, len(found))
+            low, high = np.minimum(found[:, 0], flat.min(axis=0)), np.maximum(found[:, 1], flat.max(axis=0))
+            found = np.where(self.declared[:, None], found, np.column_stack([low, high]))
+        return found
 
     def group_slip(self, group: Group) -> str | None:
         """What is wrong with the groups of a context, in words: not declared, or by its looks a slip of one that a rule names.
@@ -296,33 +300,13 @@ class Rules:
         True
         """
         for one in members(group if group is None or isinstance(group, str) else tuple(group)):
-            if self._declared is not None:
-                if one not in self._declared:
-                    return _unknown_group(one, self._declared)
+            if self.groups is not None:
+                if one not in self.groups:
+                    return _unknown_group(one, self.groups)
             elif one not in self._all_groups and (meant := slip_of(str(one), self._all_groups)):
                 named = ", ".join(sorted(self._all_groups))
                 return f"group {one!r} is named by no rule (did you mean {meant!r}?); the rules name: {named}"
         return None
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """For each column of costs, its label, its rule and the side of it."""
-        return self._columns
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """A short label for each column, no two alike."""
-        return tuple(column.name for column in self._columns)
-
-    @property
-    def n_constraints(self) -> int:
-        """K, the number of columns: a `Mean` with two sides has two."""
-        return len(self._columns)
-
-    @property
-    def seen(self) -> NDArray[np.bool_]:
-        """For each column, whether its costs are known before acting (read-only)."""
-        return self._seen
 
     @property
     def costs_seen(self) -> Any:
@@ -332,13 +316,8 @@ class Rules:
         >>> tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"]).costs_seen
         ('before', 'after')
         """
-        words = tuple("before" if known else "after" for known in self._seen)
+        words = tuple("before" if known else "after" for known in self.seen)
         return words if len(set(words)) > 1 else words[0] if words else "before"
-
-    @property
-    def cost_range(self) -> Array:
-        """(K, 2): what the costs of each column are known to lie in (read-only)."""
-        return self._cost_range
 
     def costs(self, usage: Usage | None = None, group: Group = None, actions: Offered = None) -> Array:
         """The (J, K) costs of the actions on offer, a new C-contiguous array.
@@ -384,7 +363,7 @@ class Rules:
         >>> rules.observed({"hours": 0.75}, "b")
         array([0.25])
         """
-        costs: Array = self._fill(self.plan(group, (action,), after=True), usage)[0, ~self._seen]
+        costs: Array = self._fill(self.plan(group, (action,), after=True), usage)[0, ~self.seen]
         return costs
 
     def logged(self, usage: Usage | None, actions: Any, group: Any = None, *, after: bool = False) -> Array:
@@ -408,8 +387,8 @@ class Rules:
                [-0.5 , -0.25]])
         """
         ids, asked = (
-            self._names.ids(actions),
-            ~self._seen if after else np.ones(self.n_constraints, dtype=np.bool_),
+            self.registry.ids(actions),
+            ~self.seen if after else np.ones(self.n_constraints, dtype=np.bool_),
         )
         told: list[Group] = [group] if group is None or isinstance(group, str) else list(group)
         if len(told) not in (1, len(ids)):
@@ -427,7 +406,7 @@ class Rules:
             part = {name: one if np.ndim(one) == 0 else np.asarray(one)[rows] for name, one in given.items()}
             plan = self._make_plan(here, tuple(ids[i] for i in rows), after)
             costs[rows] = self._fill(plan._replace(needed=asked[plan.columns]), part)
-        return np.ascontiguousarray(costs[:, ~self._seen]) if after else costs
+        return np.ascontiguousarray(costs[:, ~self.seen]) if after else costs
 
     def plan(self, group: Group = None, actions: Offered = None, *, after: bool = False) -> Plan:
         """What of `costs` does not depend on usage, or of `observed` with `after`; for code that fills in the rest by itself.
@@ -438,8 +417,8 @@ class Rules:
         array([[ 0.5,  0. ],
                [-0.5,  0. ]])
         """
-        groups = self._context_groups(group, ~self._seen if after else self._seen)
-        ids = None if actions is None else tuple(self._names.ids(actions))
+        groups = self._context_groups(group, ~self.seen if after else self.seen)
+        ids = None if actions is None else tuple(self.registry.ids(actions))
         plan = self._plans.get((groups, ids, after))
         if plan is None:
             if len(self._plans) >= _MAX_PLANS:
@@ -460,22 +439,22 @@ class Rules:
         if not isinstance(other, Rules):
             return NotImplemented
         theirs = tuple(other), other.actions, other.groups
-        return (self._rules, self._actions, self._declared) == theirs
+        return (self._rules, self.actions, self.groups) == theirs
 
     def __hash__(self) -> int:
-        return hash((self._rules, self._actions))
+        return hash((self._rules, self.actions))
 
     def __str__(self) -> str:
         return "\n".join(map(str, self._rules)) or "no rules"
 
     def __repr__(self) -> str:
-        actions = list(self._actions) if self._names.named else len(self._actions)
-        groups = "" if self._declared is None else f", groups={list(self._declared)}"
+        actions = list(self.actions) if self.registry.named else len(self.actions)
+        groups = "" if self.groups is None else f", groups={list(self.groups)}"
         return f"Rules({list(self._rules)!r}, actions={actions!r}{groups})"
 
     def _repr_html_(self) -> str:
-        actions = self._actions if self._names.named else f"0 to {len(self._actions) - 1}"
-        rows = [(column.name, str(column.rule), f"{column.rule.seen} acting") for column in self._columns]
+        actions = self.actions if self.registry.named else f"0 to {len(self.actions) - 1}"
+        rows = [(column.name, str(column.rule), f"{column.rule.seen} acting") for column in self.columns]
         about = [("actions", actions)]
         about += [("groups", self.groups)] if self.groups else []
         return displays.page(
@@ -487,7 +466,7 @@ class Rules:
     def _context_groups(self, group: Group, needed: NDArray[np.bool_]) -> frozenset[str] | None:
         if group is None:
             if self._all_groups:
-                for column, need in zip(self._columns, needed, strict=True):
+                for column, need in zip(self.columns, needed, strict=True):
                     if need and column.rule.among is not None:
                         empty = Either("()", "an empty list")
                         words = Text("is missing (give {empty} for a context in no group)", empty=empty)
@@ -508,7 +487,7 @@ class Rules:
         """Refuse groups that were not declared, and warn once of those that look like a slip."""
         slip = self.group_slip(groups)
         if slip is not None:
-            if self._declared is not None:
+            if self.groups is not None:
                 raise InvalidInput(slip, field="group")
             warn(
                 f"{slip}. No rule among groups holds for it; `Rules(..., groups=[...])` says which groups there are."
@@ -529,7 +508,7 @@ class Rules:
         return found
 
     def _make_plan(self, groups: frozenset[str] | None, ids: tuple[int, ...] | None, after: bool) -> Plan:
-        rows = tuple(self._names.active) if ids is None else ids
+        rows = tuple(self.registry.active) if ids is None else ids
         in_force = self._in_force(groups)
         fixed = in_force & np.array([usage is None for usage in self._usages], dtype=np.bool_)
         weights = self._weights[list(rows)]
@@ -544,7 +523,7 @@ class Rules:
             ranges=np.array(list(self._allowed.values())).reshape(len(names), 2),
             columns=columns,
             counted=np.array([names[str(self._usages[k])] for k in columns], dtype=np.intp),
-            needed=self._seen[columns] != after,
+            needed=self.seen[columns] != after,
             weights=weights[:, columns],
             offsets=self._offsets[columns],
             scales=self._scales[columns],
@@ -575,7 +554,7 @@ class Rules:
         if missing.size:
             k = missing[0]
             field = Place("usage", Key(str(self._usages[k])))
-            raise InvalidInput(field=field, problem=f"is missing: a rule reads '{self._columns[k].rule}'")
+            raise InvalidInput(field=field, problem=f"is missing: a rule reads '{self.columns[k].rule}'")
         costs = plan.base.copy()
         filled = (plan.weights * values[plan.counted].T - plan.offsets) / plan.scales
         # A rule that is seen after acting counts nothing where its usage is not known yet.
@@ -583,6 +562,8 @@ class Rules:
         return costs
 
 
+# Without a declared range rules are taken to conflict only if usage so many times what their limits suggest would not do.
+_FAR = 1e3
 # Actions on offer may come in any combination; this bounds the memory of the plans kept for them.
 _MAX_PLANS = 1024
 

@@ -6,22 +6,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.actions import Action, Actions
 from tightrope.errors import InvalidInput
-from tightrope.rules.ranges import ANY, Ranges
-from tightrope.rules.rule import plain
+from tightrope.rules.rule import Rule, plain
 from tightrope.validation import Array, finite_number
 from tightrope.words import Key, Place
 
+Ranges: TypeAlias = Mapping[str, tuple[float, float]]
+
+# Any finite number.
+ANY = (-float(np.finfo(float).max), float(np.finfo(float).max))
 _TOLERANCE = 1e-9  # overshooting a declared range by this part of its width is rounding
+
+
+def usage_ranges(rules: Sequence[Rule]) -> Ranges:
+    """What each usage lies in, as all rules on it declare alike, or as their limits suggest, in any unit."""
+    declared: dict[str, tuple[float, float] | None] = {}
+    found: dict[str, tuple[float, float]] = {}
+    for i, rule in enumerate(rules):
+        usage, _, (low, high) = rule.quantity
+        if usage is None:
+            continue
+        own = (low, high) if rule.declared else None
+        if declared.setdefault(usage, own) != own:
+            before = "left out" if declared[usage] is None else declared[usage]
+            must = f"be {before}, as in an earlier rule on {usage!r}"
+            raise InvalidInput(field=Place("rules", i, "range"), must=must, got=own)
+        least, most = found.get(usage, (low, high))
+        found[usage] = (min(least, low), max(most, high))
+    return found
+
+
+def where_declared(
+    ranges: Ranges, rules: Sequence[Rule], otherwise: Callable[[float, float], tuple[float, float]]
+) -> Ranges:
+    """The ranges that rules declare, and of other usages what is made of those that their limits suggest."""
+    declared = {rule.quantity.usage for rule in rules if rule.declared}
+    return {name: one if name in declared else otherwise(*one) for name, one in ranges.items()}
 
 
 def of_row(given: Any, row: int, action: Action, *, uncounted: float | None = None) -> float:
