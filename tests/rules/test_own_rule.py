@@ -78,7 +78,7 @@ def test_in_a_spec_with_an_environment_and_a_hard_cap() -> None:
     assert list(spec.rules or ()) == [Band("icu", 0.1, 0.3)]
     assert environment_of(spec).n_constraints == 2
     [cap] = hard_caps(spec)
-    assert (cap.name, cap.account.allowed) == ("icu: at least 10% and at most 30% of decisions", 5)
+    assert (cap.name, cap.allowed) == ("icu: at least 10% and at most 30% of decisions", 5)
 
 
 @pytest.mark.parametrize(
