@@ -194,17 +194,17 @@ class Problem:
 
     # What fits
 
-    def misfits(self, policy: Any) -> list[str]:
+    def misfits(self, policy: object) -> list[str]:
         """Why a policy can't play here at all; empty where it can. A policy that states no `setting` can."""
         setting = getattr(policy, "setting", None)
         return [] if setting is None else list(self._shapes(setting))
 
-    def outside(self, policy: Any) -> list[str]:
+    def outside(self, policy: object) -> list[str]:
         """Why this is not what a policy was made for, though it may be able to play: what it counts on, and was told."""
         setting = getattr(policy, "setting", None)
         return [] if setting is None else [*self._shapes(setting), *self._assumptions(setting)]
 
-    def require_fit(self, policy: Any) -> None:
+    def require_fit(self, policy: object) -> None:
         """Refuse a policy that can't play here."""
         reasons = self.misfits(policy)
         if reasons:

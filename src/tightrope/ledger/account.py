@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from tightrope.ledger.totals import Totals
 from tightrope.rules import Column
 from tightrope.validation import Array
 
@@ -123,12 +124,13 @@ class LimitAccount(Account):
         """Nothing: an outcome counts once it is known."""
         return 0.0
 
-    def carried_to(self, column: Column) -> Counts | None:
-        """What the limit that takes its place begins with."""
-        was = self.column
-        if self.decisions is None or (was.rule.scale, was.side) != (column.rule.scale, column.side):
-            return None
-        return Counts(0, self.decisions, self.allowed)
+    def go_on_from(self, was: LimitAccount) -> None:
+        """Begin with the counts of the limit whose place it takes, and with its sums where no policy keeps them."""
+        mine, theirs = ((one.column.rule.scale, one.column.side) for one in (self, was))
+        known = was.decisions is not None and mine == theirs
+        self.counts = Counts(0, was.decisions or 0, was.allowed) if known else None
+        if isinstance(self.sums, Totals) and isinstance(was.sums, Totals):
+            self.sums.take_over(self.k, was.sums, was.k)
 
 
 class ExactAccount(Account):

@@ -27,16 +27,7 @@ class Spent(msgspec.Struct, frozen=True, array_like=True):
     @classmethod
     def under(cls, cap: HardCap) -> Spent:
         """What was used under this cap."""
-        kind, usage, actions, among, seen = cap.key
-        groups = (among,) if isinstance(among, str) else None if among is None else tuple(among)
-        return cls(
-            kind,
-            usage,
-            None if actions is None else tuple(map(str, actions)),
-            groups,
-            seen,
-            str(cap.taken),
-        )
+        return cls(*cap.key, str(cap.taken))
 
     def same(self, other: Spent) -> bool:
         """Whether both counted the very same."""
@@ -48,7 +39,7 @@ class Spent(msgspec.Struct, frozen=True, array_like=True):
 
     def touches(self, other: Spent) -> bool:
         """Whether something may be counted by both: the same usage, and an action in common."""
-        if (self.usage is None) != (other.usage is None) or self.usage != other.usage:
+        if self.usage != other.usage:
             return False
         return self.actions is None or other.actions is None or bool({*self.actions} & {*other.actions})
 

@@ -22,6 +22,7 @@ from tightrope.actions import count
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.ledger.account import ONE, ZERO, Address, ExactAccount, amount
 from tightrope.rules import Rule, Rules
+from tightrope.rules.rule import members
 from tightrope.rules.usage import of_row
 from tightrope.spec import RuleSpec, Spec
 
@@ -88,7 +89,8 @@ class HardCap(ExactAccount):
         super().__init__(Address(rules.names[self._column], hard=True), amount(total))
         self.rule: Rule = rule
         # What it counts, whatever its limits are.
-        self.key = (rule.kind, quantity.usage, quantity.actions, rule.among, rule.seen)
+        named = None if quantity.actions is None else tuple(map(str, quantity.actions))
+        self.key = (rule.kind, quantity.usage, named, members(rule.among) or None, rule.seen)
         self.name = quantity.usage or str(rule)
         self.usage = quantity.usage
         self.after = quantity.usage is not None and rule.seen == "after"

@@ -151,11 +151,8 @@ class Ledger:
         """
         new, before = Ledger(spec, policy), {one.column.name: one for one in self.limits}
         for limit in new.limits:
-            was = before.get(limit.column.name)
-            if was is not None:
-                limit.counts = was.carried_to(limit.column)
-                if new._own is not None and self._own is not None:
-                    new._own.take_over(limit.k, self._own, was.k)
+            if limit.column.name in before:
+                limit.go_on_from(before[limit.column.name])
         withheld = {(cap.key, cap.allowed): cap.withheld for cap in self.caps}
         for cap in new.caps:
             cap.withheld = withheld.get((cap.key, cap.allowed))
