@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tightrope_client.endpoints import Request
 from tightrope_client.transport import AsyncPool, Origin, Pool, Reply, Unsent
 
 
@@ -34,7 +35,7 @@ def asked(wire: bytes, *, times: int = 1) -> tuple[list[Reply], list[bytes]]:
             port = server.sockets[0].getsockname()[1]
             pool = AsyncPool(Origin.of(f"http://127.0.0.1:{port}", {"X-Key": "k"}), 1)
             try:
-                return [await pool.request("POST", "/v1", b"{}", timeout=5) for _ in range(times)]
+                return [await pool.request(Request("POST", "/v1", b"{}"), 5) for _ in range(times)]
             finally:
                 await pool.close()
 
@@ -90,9 +91,9 @@ def test_what_is_no_whole_answer_is_an_error(wire: bytes) -> None:
 def test_without_a_connection_nothing_was_sent() -> None:
     origin = Origin.of("http://127.0.0.1:9", {})
     with pytest.raises(Unsent):
-        Pool(origin, 1).request("GET", "/", None, timeout=1.0)
+        Pool(origin, 1).request(Request("GET", "/"), 1.0)
     with pytest.raises(Unsent):
-        asyncio.run(AsyncPool(origin, 1).request("GET", "/", None, timeout=1.0))
+        asyncio.run(AsyncPool(origin, 1).request(Request("GET", "/"), 1.0))
 
 
 class _Hello(BaseHTTPRequestHandler):
@@ -143,10 +144,10 @@ def secure(tmp_path: Path) -> Iterator[tuple[str, ssl.SSLContext]]:
 def test_tls_asks_for_a_certificate_that_is_trusted(secure: tuple[str, ssl.SSLContext]) -> None:
     url, trusting = secure
     origin = Origin.of(url, {}, trusting)
-    assert Pool(origin, 1).request("GET", "/", None, timeout=5).content == b"hello"
-    assert asyncio.run(AsyncPool(origin, 1).request("GET", "/", None, timeout=5)).content == b"hello"
+    assert Pool(origin, 1).request(Request("GET", "/"), 5).content == b"hello"
+    assert asyncio.run(AsyncPool(origin, 1).request(Request("GET", "/"), 5)).content == b"hello"
     stranger = Origin.of(url, {})
     with pytest.raises(Unsent, match="certificate"):
-        Pool(stranger, 1).request("GET", "/", None, timeout=5)
+        Pool(stranger, 1).request(Request("GET", "/"), 5)
     with pytest.raises(Unsent, match="certificate"):
-        asyncio.run(AsyncPool(stranger, 1).request("GET", "/", None, timeout=5))
+        asyncio.run(AsyncPool(stranger, 1).request(Request("GET", "/"), 5))

@@ -58,24 +58,14 @@ class _Request(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
 class DecisionRequest(_Request):
     """The body of `POST /v1/decisions`.
 
-    Attributes
-    ----------
-    event_id : str, optional
-        The caller's name for this decision, which makes a retry safe. The service makes one where it is missing.
-    context : object, optional
-        What the spec declares, by name.
-    features : list, optional
-        Where the spec has no `[context]` and declares them: a vector, or one row for each action.
-    usage : object, optional
-        What each action uses, by the names in the rules: one number for all, a list by action, or an object by action's name.
-    group : str or list, optional
-        The groups of the context, of those that the spec declares or its rules name; an empty list for none.
-    actions : list, optional
-        Names or numbers of the actions on offer; all by default.
-    default : str or int, optional
-        The action that is served in shadow mode.
-    explain : bool
-        Whether the answer says why. No part of what makes two bodies equal.
+    - event_id: The caller's name for this decision, which makes a retry safe. The service makes one where it is missing.
+    - context: What the spec declares, by name.
+    - features: Where the spec has no `[context]` and declares them: a vector, or one row for each action.
+    - usage: What each action uses, by the names in the rules: one number for all, a list by action, or an object by action's name.
+    - group: The groups of the context, of those that the spec declares or its rules name; an empty list for none.
+    - actions: Names or numbers of the actions on offer; all by default.
+    - default: The action that is served in shadow mode.
+    - explain: Whether the answer says why. No part of what makes two bodies equal.
     """
 
     event_id: Name | None = None
@@ -109,14 +99,10 @@ class DecisionRequest(_Request):
 class OutcomeRequest(_Request):
     """The body of `POST /v1/outcomes`: the reward, what was used, or both; each once.
 
-    Attributes
-    ----------
-    event_id : str
-        Of the decision.
-    reward : float, optional
-        In the unit that the spec's rewards are in; best between 0 and 1.
-    usage : object, optional
-        What was used, by the names of the rules that are seen after acting: `{"hours": 0.5}` is half an hour, whatever the limit.
+    - event_id: Of the decision.
+    - reward: In the unit that the spec's rewards are in; best between 0 and 1.
+    - usage: What was used, by the names of the rules that are seen after acting: `{"hours": 0.5}` is half an hour, whatever the
+      limit.
     """
 
     event_id: Name
@@ -136,12 +122,8 @@ class OutcomeRequest(_Request):
 class ModeRequest(_Request):
     """The body of `POST /v1/mode`.
 
-    Attributes
-    ----------
-    mode : str
-        `live`; `shadow`, which serves a default and learns of its outcomes; or `paused`, which only learns.
-    default : str or int, optional
-        In shadow mode the action that is served to a caller who names none.
+    - mode: `live`; `shadow`, which serves a default and learns of its outcomes; or `paused`, which only learns.
+    - default: In shadow mode the action that is served to a caller who names none.
     """
 
     mode: Literal["live", "shadow", "paused"]
@@ -151,10 +133,7 @@ class ModeRequest(_Request):
 class SnapshotRequest(_Request):
     """The body of `POST /v1/snapshots`.
 
-    Attributes
-    ----------
-    label : str
-        What people call it; a labelled snapshot is kept for ever.
+    - label: What people call it; a labelled snapshot is kept for ever.
     """
 
     label: Name
@@ -163,10 +142,7 @@ class SnapshotRequest(_Request):
 class ErasureRequest(_Request):
     """The body of `POST /v1/erasures`.
 
-    Attributes
-    ----------
-    event_ids : list of str
-        The events whose inputs and outcomes are erased for good, at most 1,000.
+    - event_ids: The events whose inputs and outcomes are erased for good, at most 1,000.
     """
 
     event_ids: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=1000)]
@@ -175,12 +151,8 @@ class ErasureRequest(_Request):
 class RollbackRequest(_Request):
     """The body of `POST /v1/rollback`.
 
-    Attributes
-    ----------
-    position : int
-        Of the snapshot, as `GET /v1/snapshots` lists it.
-    restore : str
-        What was learnt alone, or rounds, queues and cumulative costs too. Hard caps never go back.
+    - position: Of the snapshot, as `GET /v1/snapshots` lists it.
+    - restore: What was learnt alone, or rounds, queues and cumulative costs too. Hard caps never go back.
     """
 
     position: Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]

@@ -169,15 +169,7 @@ class Client(_Base):
             if attempt.pause:
                 time.sleep(attempt.pause)
             with attempt:
-                attempt.take(
-                    self._pool.request(
-                        request.method,
-                        request.target,
-                        request.content,
-                        timeout=attempt.timeout,
-                        left=attempt.left,
-                    )
-                )
+                attempt.take(self._pool.request(request, attempt.timeout, attempt.left))
         return attempts.result()
 
     def _many(
@@ -260,15 +252,7 @@ class AsyncClient(_Base):
             if attempt.pause:
                 await asyncio.sleep(attempt.pause)
             with attempt:
-                attempt.take(
-                    await self._pool.request(
-                        request.method,
-                        request.target,
-                        request.content,
-                        timeout=attempt.timeout,
-                        left=attempt.left,
-                    )
-                )
+                attempt.take(await self._pool.request(request, attempt.timeout, attempt.left))
         return attempts.result()
 
     async def _many(

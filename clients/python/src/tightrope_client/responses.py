@@ -15,18 +15,10 @@ from typing import Any, Literal, NotRequired, TypedDict
 class ActionValue(TypedDict):
     """What an action was worth when a decision was made.
 
-    Attributes
-    ----------
-    action : str
-    chosen : bool
-    reward : float
-        What is believed of its reward; for some policies an optimistic bound.
-    penalties : object
-        By constraint.
-    value : float
-        By which the policy compares: reward less penalties. Null where it is not finite.
-    probability : float
-        Of a policy that draws.
+    - reward: What is believed of its reward; for some policies an optimistic bound.
+    - penalties: By constraint.
+    - value: By which the policy compares: reward less penalties. Null where it is not finite.
+    - probability: Of a policy that draws.
     """
 
     action: str
@@ -40,16 +32,10 @@ class ActionValue(TypedDict):
 class Explanation(TypedDict):
     """Why a decision was taken.
 
-    Attributes
-    ----------
-    actions : list
-        What each action on offer was worth.
-    queue : object
-        Prices or queues by constraint, when it was made.
-    V, epsilon : float
-        Weight of the reward and tightening of the limits; null for a policy that has none.
-    words : list
-        In words, where the policy has some.
+    - actions: What each action on offer was worth.
+    - queue: Prices or queues by constraint, when it was made.
+    - V, epsilon: Weight of the reward and tightening of the limits; null for a policy that has none.
+    - words: In words, where the policy has some.
     """
 
     actions: list[ActionValue]
@@ -62,24 +48,14 @@ class Explanation(TypedDict):
 class Decision(TypedDict):
     """A decision.
 
-    Attributes
-    ----------
-    event_id : str
-        The caller's name for it, or the one that the service made.
-    action : int
-        The number of the action, by the order in the spec.
-    name : str
-        Its name.
-    sequence : int
-        How many decisions the experiment had made before.
-    probability : float
-        With which the action was served; 1 if nothing was drawn, null where there is no closed form.
-    proposed : str
-        In shadow mode: what the policy would have chosen.
-    probabilities : object
-        With `explain`: of all actions on offer, by name.
-    explanation : object
-        With `explain`: why.
+    - event_id: The caller's name for it, or the one that the service made.
+    - action: The number of the action, by the order in the spec.
+    - name: Its name.
+    - sequence: How many decisions the experiment had made before.
+    - probability: With which the action was served; 1 if nothing was drawn, null where there is no closed form.
+    - proposed: In shadow mode: what the policy would have chosen.
+    - probabilities: With `explain`: of all actions on offer, by name.
+    - explanation: With `explain`: why.
     """
 
     event_id: str
@@ -95,11 +71,7 @@ class Decision(TypedDict):
 class KnownOutcome(TypedDict):
     """The parts of an outcome that have come.
 
-    Attributes
-    ----------
-    reward : float
-    usage : object
-        What was used, by the names in the rules.
+    - usage: What was used, by the names in the rules.
     """
 
     reward: NotRequired[float]
@@ -109,14 +81,9 @@ class KnownOutcome(TypedDict):
 class RecordedDecision(Decision):
     """A decision with its outcome so far.
 
-    Attributes
-    ----------
-    request : object
-        What was asked.
-    outcome : object
-        What has come of its outcome.
-    pending : bool
-        Whether the rest is still waited for.
+    - request: What was asked.
+    - outcome: What has come of its outcome.
+    - pending: Whether the rest is still waited for.
     """
 
     request: dict[str, Any]
@@ -127,16 +94,10 @@ class RecordedDecision(Decision):
 class ListedDecision(TypedDict):
     """A decision in a list; of an erased one only its id, number, action and place are left, of a damaged one its id and place.
 
-    Attributes
-    ----------
-    position, time : number
-        Its place in the journal, and when it was made.
-    request : object
-        What was asked.
-    erased : true
-        Where what it was about has been erased.
-    damaged : true
-        Where what the journal holds of it can't be read.
+    - position, time: Its place in the journal, and when it was made.
+    - request: What was asked.
+    - erased: Where what it was about has been erased.
+    - damaged: Where what the journal holds of it can't be read.
     """
 
     event_id: str
@@ -157,10 +118,7 @@ class ListedDecision(TypedDict):
 class DecisionPage(TypedDict):
     """Decisions, newest first.
 
-    Attributes
-    ----------
-    before : int
-        What to ask for the next page with; null at the end.
+    - before: What to ask for the next page with; null at the end.
     """
 
     decisions: list[ListedDecision]
@@ -170,10 +128,7 @@ class DecisionPage(TypedDict):
 class Outcome(TypedDict):
     """What has come of an outcome.
 
-    Attributes
-    ----------
-    awaits : list
-        The parts that are still waited for.
+    - awaits: The parts that are still waited for.
     """
 
     event_id: str
@@ -184,20 +139,12 @@ class Outcome(TypedDict):
 class ListedOutcome(TypedDict):
     """An outcome that came late, was rejected, is missing, or is still waited for.
 
-    Attributes
-    ----------
-    sequence : int
-        Of a missing or pending one: the decision's number.
-    time : float
-        When the outcome came; of a pending one, when its decision was made.
-    expired : float
-        Of a missing one: when it was given up.
-    reason : str
-        Of a late or rejected one.
-    by : str
-        The id of the key with which it was sent.
-    damaged : true
-        Where what the journal holds of it can't be read: only its time is known.
+    - sequence: Of a missing or pending one: the decision's number.
+    - time: When the outcome came; of a pending one, when its decision was made.
+    - expired: Of a missing one: when it was given up.
+    - reason: Of a late or rejected one.
+    - by: The id of the key with which it was sent.
+    - damaged: Where what the journal holds of it can't be read: only its time is known.
     """
 
     event_id: NotRequired[str]
@@ -214,10 +161,7 @@ class ListedOutcome(TypedDict):
 class OutcomePage(TypedDict):
     """Outcomes, newest first; pending ones oldest first.
 
-    Attributes
-    ----------
-    before : int
-        What to ask for the next page with; null at the end.
+    - before: What to ask for the next page with; null at the end.
     """
 
     outcomes: list[ListedOutcome]
@@ -227,10 +171,7 @@ class OutcomePage(TypedDict):
 class ActionShare(TypedDict):
     """How often an action was served.
 
-    Attributes
-    ----------
-    offered : int
-        How often it was on offer.
+    - offered: How often it was on offer.
     """
 
     name: str
@@ -242,29 +183,17 @@ class ActionShare(TypedDict):
 class ConstraintState(TypedDict):
     """Where a constraint stands.
 
-    Attributes
-    ----------
-    rule : str
-        In words.
-    side : str
-        Of a rule with two sides.
-    limit, unit : float, str
-        The limit as the rule states it, and what it is counted in.
-    one_more : str
-        What one more unit of the limit is, in words.
-    decisions : int
-        How many it was counted over; null after a change of the rule's scale.
-    used, allowed, left : float
-        In the rule's unit: what was used (of a rule with `at_least`, what there was), what its limit allowed so far (required), and
-        the difference. Null: not known.
-    cumulative_cost : float
-        Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 where the rule holds.
-    queue : float
-        Price or queue that the policy goes by, in the same scale.
-    price : float
-        What one more unit of what the rule counts would earn, such as one more nurse hour.
-    infeasible : bool
-        Whether it can't be met on what was seen.
+    - rule: In words.
+    - side: Of a rule with two sides.
+    - limit, unit: The limit as the rule states it, and what it is counted in.
+    - one_more: What one more unit of the limit is, in words.
+    - decisions: How many it was counted over; null after a change of the rule's scale.
+    - used, allowed, left: In the rule's unit: what was used (of a rule with `at_least`, what there was), what its limit allowed so
+      far (required), and the difference. Null: not known.
+    - cumulative_cost: Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 where the rule holds.
+    - queue: Price or queue that the policy goes by, in the same scale.
+    - price: What one more unit of what the rule counts would earn, such as one more nurse hour.
+    - infeasible: Whether it can't be met on what was seen.
     """
 
     name: str
@@ -287,16 +216,10 @@ class ConstraintState(TypedDict):
 class Withheld(TypedDict):
     """What a hard cap keeps off offer.
 
-    Attributes
-    ----------
-    since, sequence : number
-        When it began, and with which decision.
-    decisions : int
-        How many it has been since.
-    actions : object
-        How often it kept each action off.
-    mean_reward_before, mean_reward_since : float
-        Null where no reward is known.
+    - since, sequence: When it began, and with which decision.
+    - decisions: How many it has been since.
+    - actions: How often it kept each action off.
+    - mean_reward_before, mean_reward_since: Null where no reward is known.
     """
 
     since: float
@@ -331,14 +254,9 @@ class HardCapState(TypedDict):
 class OutcomeCounts(TypedDict):
     """How many outcomes came, and in what order.
 
-    Attributes
-    ----------
-    rewards : int
-        Rewards that were learnt.
-    complete : int
-        Decisions whose whole outcome is known.
-    missing, late, rejected, rolled_back : int
-        Given up; came after that; at odds with what was recorded; undone by a rollback.
+    - rewards: Rewards that were learnt.
+    - complete: Decisions whose whole outcome is known.
+    - missing, late, rejected, rolled_back: Given up; came after that; at odds with what was recorded; undone by a rollback.
     """
 
     rewards: int
@@ -362,14 +280,9 @@ class ConcernState(TypedDict):
 class OutsideValues(TypedDict):
     """How many numbers of a field of the context were outside its range.
 
-    Attributes
-    ----------
-    low, high : float
-        The range.
-    values : int
-        How many were outside it.
-    outside : str
-        What became of them: `clip`, the nearer end stood in for them; `take`, they were taken as they were.
+    - low, high: The range.
+    - values: How many were outside it.
+    - outside: What became of them: `clip`, the nearer end stood in for them; `take`, they were taken as they were.
     """
 
     field: str
@@ -382,18 +295,11 @@ class OutsideValues(TypedDict):
 class State(TypedDict):
     """Where an experiment stands.
 
-    Attributes
-    ----------
-    policy : str
-        Its kind.
-    position : int
-        Entries in the journal.
-    head : str
-        The hash of the last of them, which proves all.
-    default : str
-        What shadow mode serves.
-    slater : float
-        Slater's constant, of a policy that has one.
+    - policy: Its kind.
+    - position: Entries in the journal.
+    - head: The hash of the last of them, which proves all.
+    - default: What shadow mode serves.
+    - slater: Slater's constant, of a policy that has one.
     """
 
     experiment: str
@@ -417,16 +323,10 @@ class State(TypedDict):
 class History(TypedDict):
     """Where an experiment stood at up to 240 moments: lists of one length.
 
-    Attributes
-    ----------
-    decisions, rewards, reward_sum : list
-        How many there had been, and the sum of the rewards.
-    cumulative_costs, queues, prices : object
-        By constraint; prices of a policy that has some.
-    left, allowed : object
-        By constraint, in the rule's units.
-    actions : object
-        How often each was served.
+    - decisions, rewards, reward_sum: How many there had been, and the sum of the rewards.
+    - cumulative_costs, queues, prices: By constraint; prices of a policy that has some.
+    - left, allowed: By constraint, in the rule's units.
+    - actions: How often each was served.
     """
 
     decisions: list[float]
@@ -451,12 +351,8 @@ class RuleCost(TypedDict):
 class RuleCosts(TypedDict):
     """About what rules cost in reward, on remembered rounds.
 
-    Attributes
-    ----------
-    reward : float
-        What is earned a round with all rules; null where that is not known, and `why` says the reason.
-    rounds : int
-        How many rounds it is judged by.
+    - reward: What is earned a round with all rules; null where that is not known, and `why` says the reason.
+    - rounds: How many rounds it is judged by.
     """
 
     reward: float | None
@@ -468,16 +364,10 @@ class RuleCosts(TypedDict):
 class Change(TypedDict):
     """A change of the configuration: a start, a mode, a rollback or an erasure, with what belongs to each.
 
-    Attributes
-    ----------
-    position : int
-        In the journal; of a rollback, that of the snapshot.
-    by : str
-        The id of the key that asked for it.
-    damaged : true
-        Where what the journal holds of it can't be read.
-    ranges : object
-        Of a start: what usage may lie in where no rule declares it, as it was inferred.
+    - position: In the journal; of a rollback, that of the snapshot.
+    - by: The id of the key that asked for it.
+    - damaged: Where what the journal holds of it can't be read.
+    - ranges: Of a start: what usage may lie in where no rule declares it, as it was inferred.
     """
 
     position: int
@@ -505,10 +395,7 @@ class Change(TypedDict):
 class ChangePage(TypedDict):
     """Changes, newest first.
 
-    Attributes
-    ----------
-    before : int
-        What to ask for the next page with; null at the end.
+    - before: What to ask for the next page with; null at the end.
     """
 
     changes: list[Change]
@@ -547,12 +434,8 @@ class ModeState(TypedDict):
 class Erasure(TypedDict):
     """What was erased.
 
-    Attributes
-    ----------
-    erased, unknown : list
-        The events that there were, and those that no decision was made for.
-    entries : int
-        How many entries of the journal lost something.
+    - erased, unknown: The events that there were, and those that no decision was made for.
+    - entries: How many entries of the journal lost something.
     """
 
     erased: list[str]
@@ -583,10 +466,7 @@ class Health(TypedDict):
 class Readiness(TypedDict):
     """Whether every experiment takes decisions; without keys, how many are in which status.
 
-    Attributes
-    ----------
-    why : list
-        Where not: the reasons, in words.
+    - why: Where not: the reasons, in words.
     """
 
     ready: bool
@@ -597,14 +477,9 @@ class Readiness(TypedDict):
 class ErrorDetail(TypedDict):
     """Why a request was refused.
 
-    Attributes
-    ----------
-    code : str
-        For programs.
-    message : str
-        For people; it names the field.
-    field : str
-        Where in the body it is, if a single entry is wrong, such as ``usage.hours[2]``.
+    - code: For programs.
+    - message: For people; it names the field.
+    - field: Where in the body it is, if a single entry is wrong, such as ``usage.hours[2]``.
     """
 
     code: str

@@ -18,8 +18,11 @@ import threading
 import time
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from tightrope_client.endpoints import Request
 
 # The service closes a connection after 5 s of silence: better to be the first.
 _IDLE_SECONDS: Final = 4.0
@@ -71,16 +74,14 @@ class Pool:
         self._turns = threading.BoundedSemaphore(connections)
         self._idle: list[tuple[http.client.HTTPConnection, float]] = []
 
-    def request(
-        self, method: str, target: str, content: bytes | None, *, timeout: float, left: float | None = None
-    ) -> Reply:
+    def request(self, request: Request[Any], timeout: float, left: float | None = None) -> Reply:
         """Send a request and read the answer; `timeout`: seconds for each wait, `left`: seconds to wait for a turn."""
         if not self._turns.acquire(timeout=left):
             raise Unsent("all connections are in use")
         try:
             connection = self._kept(timeout) or self._new(timeout)
             try:
-                connection.request(method, target, content, self._origin.headers)
+                connection.request(request.method, request.target, request.content, self._origin.headers)
                 response = connection.getresponse()
                 body = response.read()
             except BaseException:
@@ -135,24 +136,19 @@ class AsyncPool:
         self._turns = asyncio.Semaphore(connections)
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter, float]] = []
 
-    async def request(
-        self, method: str, target: str, content: bytes | None, *, timeout: float, left: float | None = None
-    ) -> Reply:
+    async def request(self, request: Request[Any], timeout: float, left: float | None = None) -> Reply:
         """Send a request and read the answer; `timeout`: seconds for both, `left`: with the wait for a turn."""
+        content = request.content
         fields = {"Host": self._origin.name, "Accept-Encoding": "identity", **self._origin.headers}
         if content is not None:
             fields["Content-Length"] = str(len(content))
-        lines = [
-            f"{method} {target} HTTP/1.1",
-            *(f"{name}: {value}" for name, value in fields.items()),
-            "",
-            "",
-        ]
+        named = (f"{name}: {value}" for name, value in fields.items())
+        head = "\r\n".join([f"{request.method} {request.target} HTTP/1.1", *named, "", ""])
         async with asyncio.timeout(left), self._turns:
             reader, writer = self._kept() or await self._new(timeout)
             try:
                 async with asyncio.timeout(timeout):
-                    writer.write("\r\n".join(lines).encode("latin-1") + (content or b""))
+                    writer.write(head.encode("latin-1") + (content or b""))
                     await writer.drain()
                     reply, stays = await _read_reply(reader)
             except BaseException as error:

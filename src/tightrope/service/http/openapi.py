@@ -115,17 +115,18 @@ def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any]) -> None:
-    r"""The words of a docstring: what it is, and for each of its attributes what that is.
+    r"""The words of a docstring: what it is, and for each field in its list what that is.
 
-    >>> schema = {"description": "A bed.\n\nAttributes\n----------\nward, room : str\n    Where.", "properties": {"room": {}}}
+    >>> schema = {"description": "A bed.\n\n- ward, room: Where.", "properties": {"room": {}}}
     >>> _describe(schema)
     >>> schema
     {'description': 'A bed.', 'properties': {'room': {'description': 'Where.'}}}
     """
-    whole, _, attributes = inspect.cleandoc(schema.get("description", "")).partition("\n\nAttributes\n")
+    whole, *listed = re.split(r"\n+- ", inspect.cleandoc(schema.get("description", "")))
     schema["description"] = " ".join(whole.split())
-    for head, words in re.findall(r"^(\w.*)\n((?:    .*\n?)+)", attributes, re.MULTILINE):
-        for name in re.findall(r"\w+", re.sub(r":[^,]*", "", head)):
+    for one in listed:
+        names, _, words = one.partition(": ")
+        for name in names.split(", "):
             if name in schema["properties"]:
                 schema["properties"][name]["description"] = " ".join(words.split())
 
