@@ -149,7 +149,7 @@ class Report:
             del self._parts[before:]
             return _as_html("\n".join(placed))
 
-        methods = "section subsection summary words text bullets headline table figure code"
+        methods = "section subsection summary words text bullets headline table figure code callout"
         page = {method: partial(place, method) for method in methods.split()}
         self._parts.append(_as_html(templates.render(name, page=page, **data)))
 

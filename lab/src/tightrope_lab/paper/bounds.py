@@ -10,7 +10,7 @@ import numpy as np
 from tightrope.environments import synthetic
 from tightrope.models import Ridge
 from tightrope.policies import PessimisticOptimistic
-from tightrope.report import Cell, NamedCurve, Report, curve_figure
+from tightrope.report import Cell, NamedCurve, curve_figure
 from tightrope.result import Result
 from tightrope.validation import VIOLATION, Array
 from tightrope_lab import theory
@@ -37,76 +37,57 @@ def run(runs: Runs) -> None:
             runs.add(_label(algorithm, K, delta, d), policy, env, T, replications)
 
 
-def tell(runs: Runs, report: Report) -> None:
-    """The section of the report."""
-    results = runs.results
-    T, replications, command = runs.done()
-    report.section("The theorems against measurement")
-    report.text(
-        f"Random instances with {CONTEXTS} contexts and {ACTIONS} actions whose rewards are linear in d features and whose Slater's "
-        "constant is δ, checked by the LP; the theorems' own schedules. Bounds are the mended forms (docs/bounds.md lists each slip of "
-        f"the print). {T:,} rounds, {replications} runs each."
-    )
-    report.code(command)
-    all_hold, ratios = True, []
-    for algorithm, grid, shown in (("A", GRID_A, SHOWN_A), ("B", GRID_B, SHOWN_B)):
-        report.subsection(TITLES[algorithm])
-        K, delta, d = shown
-        r = results[_label(algorithm, K, delta, d)]
-        measured = [("regret", r.regret), ("violation", r.violation)]
-        bounds = zip(("regret", "violation"), _bounds(algorithm, r.rounds, K, delta, d, T))
-        report.figure(
-            curve_figure(
-                [NamedCurve.of(f"measured {name}", curve) for name, curve in measured]
-                + [NamedCurve(f"{name} bound", r.rounds, bound, reference=True) for name, bound in bounds],
+def tell(runs: Runs) -> dict[str, Any]:
+    """What `bounds.html` shows."""
+    theorems, ratios, all_hold = [], [], True
+    for algorithm, grid, (K, delta, d) in (("A", GRID_A, SHOWN_A), ("B", GRID_B, SHOWN_B)):
+        r = runs.results[_label(algorithm, K, delta, d)]
+        bounds = _bounds(algorithm, r.rounds, K, delta, d, r.n_rounds)
+        shown = {
+            "algorithm": algorithm,
+            "title": TITLES[algorithm],
+            "K": K,
+            "delta": delta,
+            "d": d,
+            "figure": curve_figure(
+                [
+                    NamedCurve.of("measured regret", r.regret),
+                    NamedCurve.of("measured violation", r.violation),
+                    NamedCurve("regret bound", r.rounds, bounds[0], reference=True),
+                    NamedCurve("violation bound", r.rounds, bounds[1], reference=True),
+                ],
                 xlabel="Round",
                 ylabel="Regret (reward), violation (cost)",
                 logx=True,
                 logy=True,
             ),
-            name=f"bounds-{algorithm.lower()}",
-            alt=f"{TITLES[algorithm]}. Measured regret and violation far below their bounds, on log axes",
-            caption=f"{TITLES[algorithm]}; K = {K} constraints, δ = {delta:g}, d = {d} features. On log axes values at or below 0 are not drawn.",
-        )
+        }
         rows: list[list[Cell]] = []
         for K, delta, d in grid:
-            r = results[_label(algorithm, K, delta, d)]
-            regret_bound, violation_bound = _bounds(algorithm, r.rounds, K, delta, d, T)
+            r = runs.results[_label(algorithm, K, delta, d)]
+            regret_bound, violation_bound = _bounds(algorithm, r.rounds, K, delta, d, r.n_rounds)
             within = r.regret.low <= regret_bound, r.violation.low <= violation_bound + VIOLATION
             holds = bool(np.all(within))
             all_hold = all_hold and holds
             ratios.append(float(regret_bound[-1] / r.regret.mean[-1]))
             violation = r.violation.mean
-            most, its_bound = float(violation.max()), float(violation_bound[np.argmax(violation)])
-            row: list[Cell] = [
-                f"{K}, {delta:g}, {d}",
-                r.regret.at(),
-                float(regret_bound[-1]),
-                most,
-                its_bound,
+            most = [
+                float(violation.max()),
+                float(violation_bound[np.argmax(violation)]),
+                float(violation[-1]),
             ]
-            rows.append([*row, float(violation[-1]), growth_exponent(r), "yes" if holds else "no"])
-        violations = ["largest violation", "its bound", "violation at T"]
-        report.table(
-            ["K, δ, d", "regret at T", "its bound", *violations, "growth", "holds"],
-            rows,
-            caption=f"{TITLES[algorithm]}: measured and promised, T = {T:,}",
-            note="Growth: slope of log regret against log round over the last decade of rounds. 0.5 is what the theorem "
-            "promises for long runs; at these lengths the constants still rule. Holds: within both bounds at every recorded round.",
-        )
-    least, most = min(ratios), max(ratios)
-    report.summary(
-        f"**The theorems**: {'every' if all_hold else 'not every'} one of {len(ratios)} measured pairs of curves stays below its bounds; regret "
-        f"at the end is {least:,.0f} to {most:,.0f} times smaller than promised."
-    )
-    report.callout(
-        paper="Regret of order √τ and zero violation after a constant number of rounds.",
-        measured=("Every" if all_hold else "Not every")
-        + f" measured curve lies below its bounds at every recorded round; at T the regret is {least:,.0f} to {most:,.0f} times "
-        "smaller than promised.",
-        why="The constants (60K³/δ³ in the regret, 48K²/δ·log(16K/δ) + 24K²/δ² in the violation) are those of a worst-case proof. "
-        "The bounds say that the order is right; they are no forecast.",
-    )
+            regrets = [r.regret.at(), float(regret_bound[-1])]
+            rows.append(
+                [f"{K}, {delta:g}, {d}", *regrets, *most, growth_exponent(r), "yes" if holds else "no"]
+            )
+        theorems.append({**shown, "rows": rows})
+    return {
+        "contexts": CONTEXTS,
+        "actions": ACTIONS,
+        "theorems": theorems,
+        "ratios": ratios,
+        "all_hold": all_hold,
+    }
 
 
 def growth_exponent(result: Result) -> float | None:

@@ -10,10 +10,9 @@ from tightrope.environments import bandit, hospital
 from tightrope.models import ArmMeans, DisjointRidge
 from tightrope.oracle import check
 from tightrope.policies import PessimisticOptimistic, ShadowPrice
-from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
+from tightrope.report import Cell, NamedCurve, Panel, panels_figure
 from tightrope.result import Result
 from tightrope.schedules import Power
-from tightrope.simulation.page import told
 from tightrope_lab.paper.runs import Runs
 
 ROUNDS, REPLICATIONS = 10_000, 200
@@ -47,87 +46,36 @@ def run(runs: Runs) -> None:
         runs.add(f"hospital: {PAPERS}, {name}", theirs, env, T, replications, record=_recorded(T))
 
 
-def tell(runs: Runs, report: Report) -> None:
-    """The section of the report."""
-    rounds, replications, command = runs.done()
-    report.section("The same experiments by ShadowPrice")
-    report.text(
-        "`ShadowPrice` is what Tightrope decides by unless it is told otherwise. Its prices come from the dual of the allocation program on "
-        "remembered rounds, are corrected by the running totals, and it explores by posterior sampling; no horizon, Slater's constant, "
-        "radius or schedule is set. It has no theorem like the paper's: what follows is measured, on the same draws."
-    )
-    report.code(command)
-    told_of = {_label(one, OURS): f"Four arms, threshold {one:g}: {OURS}" for one in THRESHOLDS}
-    told_of[f"hospital: {OURS}"] = f"Inpatient routing: {OURS}"
-    report.summary(*(told(words, runs.results[label]) for label, words in told_of.items()))
-    report.subsection("Four arms")
-    shown = {name: result for name, result in runs.results.items() if not name.startswith("hospital")}
+def tell(runs: Runs) -> dict[str, Any]:
+    """What `by_shadow_price.html` shows."""
+    label = "hospital: "
+    arms = {name: one for name, one in runs.results.items() if not name.startswith(label)}
+    wards = {name.removeprefix(label): one for name, one in runs.results.items() if name.startswith(label)}
+    first = wards[OURS]
+    ours = {f"Four arms, threshold {one:g}: {OURS}": arms[_label(one, OURS)] for one in THRESHOLDS}
     panels = []
     for threshold in THRESHOLDS:
-        curves = [NamedCurve.of(words, shown[_label(threshold, words)].regret) for words in (OURS, PAPERS)]
+        curves = [NamedCurve.of(words, arms[_label(threshold, words)].regret) for words in (OURS, PAPERS)]
         panels.append(Panel(curves, "Round", f"Regret (reward), threshold {threshold:g}"))
-    report.figure(
-        panels_figure(panels, height=260.0),
-        name="shadow-price-mab",
-        alt="Regret of ShadowPrice and of the paper's policy on the four arms, at thresholds 0.5 and 0.1",
-        caption="Regret on the four arms, cost seen after acting; bands are 95 % intervals of the mean.",
-    )
-    report.table(
-        ["threshold and policy", "regret", "violation", "paths in violation", "last violated"],
-        [_row(name, result) for name, result in shown.items()],
-        caption=f"Four arms, cost seen after acting, T = {rounds:,}, {replications} runs",
-    )
-    report.subsection("Inpatient routing")
-    wards = {
-        name.removeprefix("hospital: "): one
-        for name, one in runs.results.items()
-        if name.startswith("hospital")
-    }
-    first = next(iter(wards.values()))
-    report.figure(
-        panels_figure(
-            [
-                Panel(
-                    [NamedCurve.of(name, one.regret) for name, one in wards.items()],
-                    "Round",
-                    "Regret (successes)",
-                ),
-                Panel(
-                    [NamedCurve.of(name, one.violation) for name, one in wards.items()],
-                    "Round",
-                    "Expected violation (patients)",
-                    logx=True,
-                ),
-            ],
-            height=260.0,
-        ),
-        name="shadow-price-hospital",
-        alt="Regret and expected violation in the hospital for ShadowPrice and the paper's policy with two radii",
-        caption=f"The hospital with 18 rules, {first.n_replications} runs.",
-    )
-    rows: list[list[Cell]] = []
-    for at in _horizons(first.n_rounds):
-        for name, one in wards.items():
-            rows.append(
-                [f"{at:,}, {name}", one.regret.at(at), one.violation.at(at), one.violated_share.at(at)]
-            )
-    report.table(
-        ["round and policy", "regret", "violation", "paths in violation"],
-        rows,
-        caption="The hospital after as many rounds as the paper's horizons",
-        note="One run each of the longest horizon, looked at on the way: ShadowPrice has no horizon; the paper's policy is told the longest.",
-    )
-    last = {name: one.last_violated() for name, one in wards.items()}
-    report.callout(
-        paper="Low regret and zero violation, with schedules that are set for the problem.",
-        measured="; ".join(
-            f"{name}: regret {one.regret.at().mean:,.0f}, last violated round {last[name].mean:.0f} on average"
+    regret = [NamedCurve.of(name, one.regret) for name, one in wards.items()]
+    violation = [NamedCurve.of(name, one.violation) for name, one in wards.items()]
+    in_wards = [
+        Panel(regret, "Round", "Regret (successes)"),
+        Panel(violation, "Round", "Expected violation (patients)", logx=True),
+    ]
+    return {
+        "ours": {**ours, f"Inpatient routing: {OURS}": first},
+        "arms_figure": panels_figure(panels, height=260.0),
+        "arms": [_row(name, result) for name, result in arms.items()],
+        "wards_figure": panels_figure(in_wards, height=260.0),
+        "wards_replications": first.n_replications,
+        "wards": [
+            [f"{at:,}, {name}", one.regret.at(at), one.violation.at(at), one.violated_share.at(at)]
+            for at in _horizons(first.n_rounds)
             for name, one in wards.items()
-        )
-        + ".",
-        why="A queue has to climb to its price by violating its rule, and the tightening ε pays for the climb; a price from the dual of "
-        "the remembered rounds is there at once, and what is left is the error of the estimates.",
-    )
+        ],
+        "ends": {name: (one.regret.at().mean, one.last_violated().mean) for name, one in wards.items()},
+    }
 
 
 def _row(name: str, result: Result) -> list[Cell]:

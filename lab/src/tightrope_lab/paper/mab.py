@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tightrope.environments import bandit
 from tightrope.models import ArmMeans
 from tightrope.policies import OPB, PessimisticOptimistic
-from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
+from tightrope.report import Cell, NamedCurve, Panel, panels_figure
 from tightrope.result import Result
 from tightrope.schedules import Power, known_costs
-from tightrope.simulation.page import told
 from tightrope.validation import Array
 from tightrope_lab.paper.runs import Runs
 
@@ -49,143 +48,62 @@ def run(runs: Runs) -> None:
             runs.add(_label(threshold, "before", schedule), policy, before, rounds, replications)
 
 
-def tell(runs: Runs, report: Report) -> None:
-    """The section of the report."""
-    results = runs.results
-    rounds, replications, command = runs.done()
-    report.section("Four arms, one constraint")
-    report.text(
-        "Bernoulli rewards with means (0.1, 0.2, 0.4, 0.7), Bernoulli costs with means (0, 0.4, 0.5, 0.2), average "
-        "cost at most a threshold. The paper uses 0.5, where no arm's mean cost exceeds the limit: **the constraint never binds**. "
-        "At 0.1 the optimum 0.4 mixes the fourth and the first arm half and half, so that is where the algorithm has "
-        f"something to show. {rounds:,} rounds, {replications} runs each, 95 % intervals."
-    )
-    report.code(command)
-    for threshold in THRESHOLDS:
-        report.subsection(f"Threshold {threshold:g}, cost seen after acting")
-        shown = {
-            _name(what): results[_label(threshold, "after", what)]
-            for what in ("paper, tight clip", "A, tight clip", "OPB")
-        }
-        report.summary(
-            *(told(f"Four arms, threshold {threshold:g}: {name}", one) for name, one in shown.items())
-        )
-        report.figure(
-            _three_panels(shown, threshold),
-            name=f"mab-{str(threshold).replace('.', '')}-after",
-            alt=f"Regret, average reward and average cost against the round at threshold {threshold:g}: "
-            + "; ".join(f"{name} ends with regret {r.regret.mean[-1]:.0f}" for name, r in shown.items()),
-            caption=f"Regret, reward and cost at threshold {threshold:g}, as in the paper's first figure; bands are 95 % "
-            "intervals of the mean.",
-        )
-        _table(report, results, threshold)
-        measured = results[_label(threshold, "after", "paper, tight clip")]
-        opb = results[_label(threshold, "after", "OPB")]
-        other = results[_label(threshold, "after", "OPB, p = 10^{-10}")]
-        if threshold == THRESHOLDS[0]:
-            report.callout(
-                paper="The algorithm has significantly lower regret than OPB (“OPA” there), and both satisfy the constraint. "
-                "No number is printed.",
-                measured=f"Regret {_text(measured)} against {_text(opb)} for OPB; the average cost of both stays below the limit.",
-                why="With the constraint slack, the queue empties once ε_{t} is below the slack and the algorithm is UCB. "
-                "OPB must keep its *mixture* safe in every round by pessimistic costs and pays for it with wide bonuses "
-                f"(α_{{r}} = {1 + 2 / threshold:g}).",
-            )
-        report.text(
-            f"OPB's regret depends on the failure probability p inside its widths. With p = 1/T², T = {rounds:,}, it is "
-            f"{_text(opb)}; independent runs reported {OPB_EXPECTED[threshold]:,.0f} at T = 10,000, which is what p = 10^{{-10}}, that "
-            f"is 1/T² with T = 100,000, gives here: {_text(other)}. The reward index is not clipped at 1: with the clip, all "
-            "indices tie for most of the run and the result depends on how ties are broken."
-        )
-    _clip(report, results, rounds)
-    _before(report, results)
+def tell(runs: Runs) -> dict[str, Any]:
+    """What `mab.html` shows."""
+    return {
+        "after": [_after(runs.results, threshold) for threshold in THRESHOLDS],
+        "clips": [
+            _clip(runs.results, schedule, clip, words)
+            for clip, words in (("tight", "[−0.1, 0.9]"), ("unit", "[−1, 1]"))
+            for schedule in ("A", "paper")
+        ],
+        **_before(runs.results),
+    }
 
 
-def _clip(report: Report, results: dict[str, Result], rounds: int) -> None:
-    report.subsection("The clip matters")
-    report.text(
-        "A cost that is not yet known is estimated from below and clipped. The paper clips to [−1, 1]; but usage is never negative, so "
-        "the cost is at least −threshold, and clipping there is tighter and just as valid. Threshold 0.1, cost seen after acting:"
-    )
+def _after(results: dict[str, Result], threshold: float) -> dict[str, Any]:
+    label = _label(threshold, "after", "")
+    named = {one.removeprefix(label): r for one, r in results.items() if one.startswith(label)}
+    shown = {_name(what): named[what] for what in ("paper, tight clip", "A, tight clip", "OPB")}
     rows: list[list[Cell]] = []
-    for clip, words in (("tight", "[−0.1, 0.9]"), ("unit", "[−1, 1]")):
-        for schedule in ("A", "paper"):
-            result = results[_label(0.1, "after", f"{schedule}, {clip} clip")]
-            regret, violation = result.regret.at(), result.violation
-            most = float(violation.mean.max())
-            rows.append(
-                [
-                    f"{_name(f'{schedule}, {clip} clip')} {words}",
-                    regret,
-                    CLIP[clip, schedule],
-                    most,
-                    violation.at(),
-                ]
-            )
-    violations = ["largest mean violation", "violation at the end"]
-    report.table(
-        ["schedules and clip", "regret", "independent run, T = 10⁴", *violations],
-        rows,
-        caption=f"The range to which costs are clipped, threshold 0.1, T = {rounds:,}",
-        note="Noted: from independent runs at T = 10⁴. Violations are expected ones. A negative regret is no achievement here: it is bought with a constraint that is still violated at the end.",
-    )
+    for what, r in named.items():
+        reward = float(r.reward[:, -1].mean() / r.rounds[-1])
+        cost = float(r.cost[:, -1, 0].mean() / r.rounds[-1] + threshold)
+        last = float(r.last_violation.max(axis=1).mean())
+        rows.append([_name(what), r.regret.at(), reward, cost, r.violation.at(), last])
+    return {
+        "threshold": threshold,
+        "shown": shown,
+        "figure": _three_panels(shown, threshold),
+        "rows": rows,
+        "papers": _text(named["paper, tight clip"]),
+        "opb": _text(named["OPB"]),
+        "opb_other": _text(named["OPB, p = 10^{-10}"]),
+        "opb_expected": OPB_EXPECTED[threshold],
+    }
 
 
-def _before(report: Report, results: dict[str, Result]) -> None:
-    report.subsection("Cost seen before acting")
-    report.text(
-        "When the drawn costs of all arms are seen before acting, the choice may depend on them, and the LP on mean costs is "
-        "no upper bound: at threshold 0.1 it is 0.40, while the LP on the joint law of the costs is 0.67. Regret is taken against the "
-        "latter."
-    )
-    rows: list[list[Cell]] = []
-    for threshold in THRESHOLDS:
-        for schedule in ("paper", "A"):
-            r = results[_label(threshold, "before", schedule)]
-            optimum, last = float(r.optimum or math.nan), float(r.last_violation.max(axis=1).mean())
-            rows.append(
-                [
-                    f"threshold {threshold:g}, {_name(schedule)}",
-                    optimum,
-                    r.regret.at(),
-                    r.violation.at(),
-                    last,
-                ]
-            )
-    head = ["threshold and schedules", "optimum", "regret", "violation at T", "last violated"]
-    report.table(head, rows, caption="Costs seen before acting")
-    shown = [
-        NamedCurve.of(
-            f"threshold {one:g}, {_name(schedule)}", results[_label(one, "before", schedule)].regret
-        )
-        for one in THRESHOLDS
+def _clip(results: dict[str, Result], schedule: str, clip: str, words: str) -> list[Cell]:
+    what = f"{schedule}, {clip} clip"
+    result = results[_label(0.1, "after", what)]
+    regret, violation = result.regret.at(), result.violation
+    most = float(violation.mean.max())
+    return [f"{_name(what)} {words}", regret, CLIP[clip, schedule], most, violation.at()]
+
+
+def _before(results: dict[str, Result]) -> dict[str, Any]:
+    shown = {
+        f"threshold {threshold:g}, {_name(schedule)}": results[_label(threshold, "before", schedule)]
+        for threshold in THRESHOLDS
         for schedule in ("paper", "A")
-    ]
-    report.figure(
-        panels_figure([Panel(shown, "Round", "Regret (reward)", logx=True)]),
-        name="mab-before",
-        alt="Regret against the round with costs seen before acting, at thresholds 0.5 and 0.1 and two schedules",
-        caption="Regret with costs seen before acting, against the optimum of the joint law.",
-    )
-
-
-def _table(report: Report, results: dict[str, Result], threshold: float) -> None:
+    }
     rows: list[list[Cell]] = []
-    for label, r in results.items():
-        if label.startswith(_label(threshold, "after", "")):
-            reward = float(r.reward[:, -1].mean() / r.rounds[-1])
-            cost = float(r.cost[:, -1, 0].mean() / r.rounds[-1] + threshold)
-            last = float(r.last_violation.max(axis=1).mean())
-            rows.append([_name(label.split(": ")[1]), r.regret.at(), reward, cost, r.violation.at(), last])
-    report.table(
-        ["policy", "regret", "reward a round", "cost a round", "violation", "last violated"],
-        rows,
-        caption=f"Threshold {threshold:g}, cost seen after acting, at the last round",
-        note=f"Cost: at most {threshold:g} on average. Violation: expected, at the last round. Last violated: mean over runs of the last "
-        "round in which the run's cumulative cost was above 0. The paper's schedules: V_{t} = √t, ε_{t} = 6/√t. Those of the theorems are made with Slater's constant "
-        f"δ = {threshold:g}. Clip: the range to which estimated costs are clipped, [−{threshold:g}, {1 - threshold:g}] (tight) or "
-        "[−1, 1] (unit).",
-    )
+    for name, r in shown.items():
+        optimum, last = float(r.optimum or math.nan), float(r.last_violation.max(axis=1).mean())
+        rows.append([name, optimum, r.regret.at(), r.violation.at(), last])
+    curves = [NamedCurve.of(name, r.regret) for name, r in shown.items()]
+    figure = panels_figure([Panel(curves, "Round", "Regret (reward)", logx=True)])
+    return {"before": rows, "before_figure": figure}
 
 
 def _three_panels(shown: dict[str, Result], threshold: float) -> Figure:

@@ -15,6 +15,7 @@ from tightrope.errors import InvalidInput
 from tightrope.files import write, write_csv
 from tightrope.report import Report
 from tightrope.report.glossary import glossary
+from tightrope.simulation.page import told
 from tightrope_lab.paper import bounds, by_shadow_price, hospital, mab, tail
 from tightrope_lab.paper.runs import Runs, Size
 
@@ -83,7 +84,8 @@ def reproduce(
         except KeyboardInterrupt:
             interrupted = True
             break
-        STUDIES[study].tell(runs, report)
+        made, page = runs.done(), STUDIES[study].__name__.rpartition(".")[2]
+        report.template(f"{__package__}/{page}.html", **made, told=told, **STUDIES[study].tell(runs))
         rows += runs.rows()
     if not rows:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The runs of a study: made once by its `run`, and told of in a section of the report by its `tell`."""
+"""The runs of a study: made once by its `run`, and told of in a section of the report: its template shows what `tell` makes of them."""
 
 from __future__ import annotations
 
@@ -50,12 +50,19 @@ class Runs:
             raise KeyboardInterrupt
         return result
 
-    def done(self) -> tuple[int, int, str]:
+    def done(self) -> dict[str, Any]:
         """Rounds and replications of the first run, and the command that makes the study again."""
-        first = next(iter(self.results.values()))
-        T, replications = first.n_rounds, first.n_replications
-        size = f"--rounds {T} --replications {replications} --seed {self.size.seed}"
-        return T, replications, f"tightrope reproduce {self.study} {size}"
+        found: dict[str, list[int]] = {"rounds": [], "replications": []}
+        for one in self.results.values():
+            found["rounds"].append(one.n_rounds)
+            found["replications"].append(one.n_replications)
+        words = f"tightrope reproduce {self.study}"
+        for name, numbers in found.items():
+            # Runs of several sizes have those of the study, unless others were asked for.
+            asked = getattr(self.size, name) or (numbers[0] if len({*numbers}) == 1 else None)
+            words += "" if asked is None else f" --{name} {asked}"
+        first = {name: numbers[0] for name, numbers in found.items()}
+        return {**first, "command": f"{words} --seed {self.size.seed}"}
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each run and recorded round, with the study and the label beside the usual columns."""
