@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tightrope_lab.evidence.held_out import (
@@ -12,6 +14,7 @@ from tightrope_lab.evidence.held_out import (
     PAPER,
     PROTOTYPE,
     contest,
+    recorded,
     summarise,
 )
 
@@ -47,13 +50,11 @@ def test_the_summary_by_hand():
 
 def test_a_handful_of_worlds():
     """Costs before and after, own and shared parameters; those in which a short run can settle."""
-    who = (DEFAULT, PROTOTYPE, PAPER, LAGRANGIAN)
+    who = (DEFAULT, PAPER, LAGRANGIAN)
     rows = [one for i in (5, 15, 19, 27, 29, 48) for one in contest(FIRST_SEED + i, 3000, 2, who)]
     found = summarise(rows)
-    ours, theirs = found["policies"][DEFAULT], found["policies"][PROTOTYPE]
+    ours = found["policies"][DEFAULT]
     assert ours["keeps"] == 6
-    assert found["paired"]["geometric_ratio"] < 1.1
-    assert ours["last_mean"] <= theirs["last_mean"]
     assert ours["mean_ratio"] < 1.2
     assert found["policies"][PAPER]["regret_mean"] > 2 * ours["regret_mean"]
     assert found["policies"][LAGRANGIAN]["regret_mean"] > ours["regret_mean"]
@@ -61,6 +62,18 @@ def test_a_handful_of_worlds():
 
 def test_all_contestants_play_and_the_best_in_hindsight_is_no_worse():
     rows = contest(FIRST_SEED + 13, 500, 2)
-    assert tuple(one["policy"] for one in rows) == CONTESTANTS
+    assert [one["policy"] for one in rows] == [name for name in CONTESTANTS if name != PROTOTYPE]
     needed = {"round", "regret", "regret_low", "regret_high", "violation", "last_violation", "path", "keeps"}
     assert all(needed <= set(one) for one in rows)
+
+
+def test_what_the_prototype_did_is_what_the_page_says():
+    """But for means over worlds, which a single round of a single run moves: another processor rounds differently."""
+    kept = recorded(10_000, 4)
+    found = summarise(kept)["policies"][PROTOTYPE]
+    page = (Path(__file__).parents[3] / "docs" / "shadow-price.md").read_text(encoding="utf-8")
+    [line] = [one for one in page.splitlines() if one.startswith(f"| `{PROTOTYPE}` |")]
+    _, keeps, _, _, ends, path, _, last, _ = line.strip("| ").split(" | ")
+    assert str(sum(row["keeps"] for row in kept)) == keeps
+    assert (f"{found['runs_in_violation']:.1%}", f"{found['path_median']:.2f}") == (ends, path)
+    assert f"{found['last_median']:.0f}" == last

@@ -1,61 +1,14 @@
-"""The rivals: the prototype's choices are the prototype's, prices are optimal, and all play on the simulator's draws."""
+"""The rivals: what each keeps and what it needs, on the simulator's draws."""
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 import tightrope as tr
 from tightrope.engine.replication import environment_draws
-from tightrope_lab.evidence.rivals import Rival, dual_prices, play, run_once
+from tightrope_lab.evidence.rivals import Rival, play
 from tightrope_lab.evidence.worlds import random_world
-
-PROTOTYPE = Path(__file__).parents[4] / "shared" / "shadow-price" / "prototype.py"
-
-
-def prototype():
-    spec = importlib.util.spec_from_file_location("shadow_price_prototype", PROTOTYPE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.skipif(not PROTOTYPE.is_file(), reason=f"no {PROTOTYPE}")
-@pytest.mark.parametrize("seed", [38835001, 38835003, 38835007, 38835021, 38835049])
-def test_the_prototypes_choices_are_those_of_the_program_it_is_taken_from(seed):
-    """Before and after, shared and own parameters, sleeping actions, and a memory that is soon full."""
-    env, rounds = random_world(seed).env, 200
-    draws = environment_draws(env, 5, 0, rounds)
-    rival = Rival("prototype", memory=64)
-    *_, choices = run_once(rival, env, draws, np.random.default_rng(3), np.array([rounds]))
-    before = env.costs_seen == "before"
-    settings = {"shared": not env.disjoint, "seen": before, "cost_range": env.cost_range, "memory": 64}
-    theirs = prototype().ShadowPrice(env.n_actions, env.n_features, env.n_constraints, **settings, seed=3)
-    for t, c in enumerate(draws.contexts):
-        decision = theirs.decide(env.features[c], env.costs[c], np.flatnonzero(env.available[c]))
-        assert decision.action == choices[t], f"round {t + 1}"
-        drawn = env.costs[c] if draws.costs is None else draws.costs[t]
-        reward = draws.uniforms[t] < env.rewards[c, decision.action]
-        theirs.learn(decision.token, reward, drawn[decision.action])
-
-
-@pytest.mark.parametrize("K", [1, 4])
-def test_dual_prices_reach_the_value_of_the_linear_program(K):
-    rng = np.random.default_rng(K)
-    n, J = 60, 4
-    r, w = rng.random((n, J)), rng.uniform(-1, 1, (n, J, K))
-    w[:, 0] = -0.5
-    rho = float((r.max(axis=1) - r.min(axis=1)).mean())
-    p = dual_prices(r, w, np.zeros(K), np.full(K, 20.0 * rho), rho, np.ones(K))
-    reached = np.max(r - w @ p, axis=1).mean()
-    rows = np.kron(np.eye(n), np.ones(J))
-    best = linprog(-r.ravel() / n, w.reshape(n * J, K).T / n, np.zeros(K), rows, np.ones(n))
-    assert p.min() >= 0
-    assert -best.fun - 1e-9 <= reached <= -best.fun + 0.005 * rho
 
 
 def test_draws_are_those_of_simulate():

@@ -164,6 +164,8 @@ def _worlds(data: Data) -> Data:
     _embolden(body, 1, everyone, highest=True)
     for column in range(2, 9):
         _embolden(body, column, everyone)
+    if "paired" not in found:
+        return {**data, "found": found, "table": body, "paired": None}
     ours, theirs = (found["policies"][name] for name in (DEFAULT, held_out.PROTOTYPE))
     pair = found["paired"]
     compared = [
@@ -178,8 +180,10 @@ def _worlds(data: Data) -> Data:
 
 
 def _missed_held_out(found: Data) -> list[str]:
+    missing: list[str] = []
+    if "paired" not in found:
+        return missing
     ours, theirs, pair = *(found["policies"][name] for name in (DEFAULT, held_out.PROTOTYPE)), found["paired"]
-    missing = []
     if pair["geometric_ratio"] > 1 or (
         pair["kept_by_both"] and pair["regret_kept"] > pair["regret_kept_prototype"]
     ):

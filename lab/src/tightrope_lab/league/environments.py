@@ -130,8 +130,8 @@ def changing_actions() -> Tabular:
     return changed(env, name="changing-actions", available=available)
 
 
-_MADE: list[Any] = [bandit, budgeted, hospital, synthetic, fair_jobs, ads_budget, dosing, sleeping_fractions]
-_MADE += [conservative_baseline, changing_actions, digits, breast_cancer, wine]
+_MADE: list[Callable[..., Environment]] = [bandit, budgeted, hospital, synthetic, fair_jobs, ads_budget]
+_MADE += [dosing, sleeping_fractions, conservative_baseline, changing_actions, digits, breast_cancer, wine]
 _MADE += [getattr(model_routing, name) for name in model_routing.__all__]
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
     make.__name__.replace("_", "-"): make for make in _MADE

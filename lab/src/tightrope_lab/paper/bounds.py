@@ -76,7 +76,7 @@ def tell(runs: Runs) -> dict[str, Any]:
                 float(violation_bound[np.argmax(violation)]),
                 float(violation[-1]),
             ]
-            regrets = [r.regret.at(), float(regret_bound[-1])]
+            regrets: list[Cell] = [r.regret.at(), float(regret_bound[-1])]
             rows.append(
                 [f"{K}, {delta:g}, {d}", *regrets, *most, growth_exponent(r), "yes" if holds else "no"]
             )

@@ -84,8 +84,8 @@ def reproduce(
         except KeyboardInterrupt:
             interrupted = True
             break
-        made, page = runs.done(), STUDIES[study].__name__.rpartition(".")[2]
-        report.template(f"{__package__}/{page}.html", **made, told=told, **STUDIES[study].tell(runs))
+        made, template = runs.done(), STUDIES[study].__name__.rpartition(".")[2]
+        report.template(f"{__package__}/{template}.html", **made, told=told, **STUDIES[study].tell(runs))
         rows += runs.rows()
     if not rows:
         raise KeyboardInterrupt

@@ -81,57 +81,19 @@ from tightrope_lab.theory.totals import (
     violation_probability_ends,
 )
 
-__all__ = [
-    "FiniteWorld",
-    "Form",
-    "Guarantees",
-    "LogTimes",
-    "Ratchet",
-    "RatchetPromise",
-    "RegretParts",
-    "Steering",
-    "Summed",
-    "capped_ends",
-    "capped_schedules",
-    "drift_exponent",
-    "drift_mean_bound",
-    "elliptical_potential",
-    "excess_bound",
-    "expected_total_bound",
-    "expected_violation_ends",
-    "guarantees",
-    "linucb_bound",
-    "log_moment_bound",
-    "overestimate_probability",
-    "price_cost_bound",
-    "queue_bound",
-    "queue_bound_linear",
-    "queue_bound_schedule",
-    "radius",
-    "ratchet_promise",
-    "regret_bound",
-    "regret_bound_capped",
-    "regret_bound_linear",
-    "regret_bound_linear_capped",
-    "regret_bound_prices",
-    "regret_parts",
-    "rounds_without_safe_action",
-    "steered_prices",
-    "tail_bound",
-    "tail_bound_full",
-    "tail_starts",
-    "tightness_cost",
-    "violation_bound",
-    "violation_bound_capped",
-    "violation_bound_linear",
-    "violation_bound_linear_capped",
-    "violation_bound_measured",
-    "violation_bound_schedule",
-    "violation_ends",
-    "violation_ends_capped",
-    "violation_ends_linear",
-    "violation_ends_linear_capped",
-    "violation_ends_schedule",
-    "violation_probability_bound",
-    "violation_probability_ends",
-]
+__all__ = ["capped_ends", "capped_schedules", "regret_bound_capped", "regret_bound_linear_capped"]
+__all__ += ["violation_bound_capped", "violation_bound_linear_capped", "violation_ends_capped"]
+__all__ += ["violation_ends_linear_capped"]
+__all__ += ["overestimate_probability", "violation_bound_measured"]
+__all__ += ["Form", "drift_exponent", "drift_mean_bound", "elliptical_potential", "linucb_bound"]
+__all__ += ["queue_bound", "queue_bound_linear", "queue_bound_schedule", "radius", "regret_bound"]
+__all__ += ["regret_bound_linear", "tail_bound", "tail_bound_full", "tail_starts", "tightness_cost"]
+__all__ += ["violation_bound", "violation_bound_linear", "violation_bound_schedule", "violation_ends"]
+__all__ += ["violation_ends_linear", "violation_ends_schedule"]
+__all__ += ["FiniteWorld", "RegretParts", "price_cost_bound", "regret_bound_prices", "regret_parts"]
+__all__ += ["steered_prices"]
+__all__ += ["Guarantees", "guarantees"]
+__all__ += ["Ratchet", "RatchetPromise", "ratchet_promise", "rounds_without_safe_action"]
+__all__ += ["LogTimes", "Steering", "Summed", "excess_bound", "expected_total_bound"]
+__all__ += ["expected_violation_ends", "log_moment_bound", "violation_probability_bound"]
+__all__ += ["violation_probability_ends"]
