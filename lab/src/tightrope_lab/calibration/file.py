@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tightrope.environments.hospital_numbers import FEATURES, FORMAT, WARDS, Calibration
@@ -46,17 +45,10 @@ def to_data(calibration: Calibration) -> dict[str, Any]:
         "wards": list(WARDS),
         "features": list(FEATURES),
     }
-    return {**head, **_plain(calibration)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    return value
+    plain = msgspec.to_builtins(
+        calibration, enc_hook=lambda value: value.tolist() if isinstance(value, np.ndarray) else dict(value)
+    )
+    return {**head, **plain}
 
 
 def _dump(value: Any, indent: int = 0) -> str:

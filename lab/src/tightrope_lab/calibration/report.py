@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 import numpy as np
 
+from tightrope import templates
 from tightrope.environments.hospital import hospital_rules
 from tightrope.environments.hospital_numbers import WARDS, Calibration, Reward
 from tightrope.lp import allocation, slater
@@ -22,31 +23,20 @@ def report(calibration: Calibration, *others: Calibration) -> str:
     # Ward routing, calibrated on real encounters
     """
     calibrations = (calibration, *others)
-    lines = [
-        "# Ward routing, calibrated on real encounters",
-        "",
-        "Semi-synthetic: outcomes are drawn from surfaces fitted to observational data. Patients were not",
-        "assigned to wards at random, so nothing here says which ward is better for whom.",
-        "",
-        *_side_by_side(calibrations, [_sample_facts(numbers) for numbers in calibrations]),
-    ]
+    rewards = []
     for reward, title in zip(get_args(Reward), ("Not readmitted within 30 days", "Not readmitted at all")):
         optima = [_Optima(numbers, reward) for numbers in calibrations]
         facts = [_reward_facts(numbers, reward, best) for numbers, best in zip(calibrations, optima)]
-        lines += ["", f"## {title}", "", *_side_by_side(calibrations, facts)]
-        for numbers, best in zip(calibrations, optima):
-            columns = {
-                "logged share": numbers.shares,
-                "logged success": numbers.outcomes[reward].by_ward,
-                "best share": numbers.weights @ best.free.x,
-                "best share under the rules": numbers.weights @ best.ruled.x,
-            }
-            body = (
-                [ward, *(f"{column[j]:.4f}" for column in columns.values())] for j, ward in enumerate(WARDS)
-            )
-            lines += ["", *_markdown([f"{numbers.encounters} encounters", *columns], body)]
-    lines += ["", f"Source ({LICENCE}):", "", *(f"- {credit}" for credit in CREDIT)]
-    return "\n".join(lines) + "\n"
+        wards = [_wards(numbers, reward, best) for numbers, best in zip(calibrations, optima)]
+        rewards.append({"title": title, "facts": _side_by_side(facts), "wards": wards})
+    return templates.render(
+        "tightrope_lab.calibration/report.md",
+        samples=[f"{numbers.encounters} encounters" for numbers in calibrations],
+        facts=_side_by_side([_sample_facts(numbers) for numbers in calibrations]),
+        rewards=rewards,
+        licence=LICENCE,
+        credits=CREDIT,
+    )
 
 
 class _Optima:
@@ -95,14 +85,15 @@ def _reward_facts(numbers: Calibration, reward: Reward, best: _Optima) -> dict[s
     }
 
 
-def _side_by_side(calibrations: Sequence[Calibration], facts: Sequence[Mapping[str, str]]) -> list[str]:
-    head = ["", *(f"{numbers.encounters} encounters" for numbers in calibrations)]
-    return _markdown(head, ([label, *(column[label] for column in facts)] for label in facts[0]))
+def _wards(numbers: Calibration, reward: Reward, best: _Optima) -> list[list[str]]:
+    """By ward: logged share and success, and the best shares without the rules and under them."""
+    columns = [numbers.shares, numbers.outcomes[reward].by_ward]
+    columns += [numbers.weights @ best.free.x, numbers.weights @ best.ruled.x]
+    return [[ward, *(f"{column[j]:.4f}" for column in columns)] for j, ward in enumerate(WARDS)]
 
 
-def _markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
-    rows = [head, ["---"] * len(head), *body]
-    return ["| " + " | ".join(row) + " |" for row in rows]
+def _side_by_side(facts: Sequence[Mapping[str, str]]) -> list[list[str]]:
+    return [[label, *(column[label] for column in facts)] for label in facts[0]]
 
 
 def _range(table: Array, digits: int) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
+from tightrope import templates
 from tightrope.errors import InvalidInput
 from tightrope.files import write
 from tightrope.report import format_number
@@ -49,24 +49,20 @@ def rewrite_page(league: League, path: str | os.PathLike[str]) -> None:
 
 def standings(league: League) -> str:
     """The tables as markdown: the best of each scenario, and every policy over all scenarios."""
-    made = f"`{league.command}`: {league.rounds:,} rounds" if league.command else f"{league.rounds:,} rounds"
-    least = f"{SOFTENING:.0f}"
-    return f"""{made}, {league.replications} runs each, seed {league.seed}; regret with its 95 % interval over runs.
-
-**Scenario by scenario**, the best {_BEST} of those that keep the rules, and `{CENTRE}` wherever it stands. *Place*: one more than the number of policies that are shown
-to have less regret, `=` where several share it. Two policies are tied if the 95 % interval of the difference in their regrets, run by run on the same draws, includes zero; *against*
-`{CENTRE}` is that difference, negative where the policy has less regret. *Rounds above zero*: those with some total above zero, on average over runs, and *last* the last of them. *Worst path*: the most that the violated totals summed to, in any round of any run.
-
-{_scenarios(league)}
-
-**Over all scenarios**: (regret + {least}) / (regret of the best that keeps the rules + {least}), regrets below zero counted as zero. To keep the rules: no violation at the
-end is shown, and at most {100 * MOST_ABOVE:.0f} % of the rounds have a total above zero, on average over runs. *First or tied*: in how many scenarios no policy that keeps the rules
-is shown to have less regret; *alone*: in how many of these it is ahead of all others.
-
-{_policies(league)}"""
+    found = templates.render(
+        "tightrope_lab.league/standings.md",
+        league=league,
+        best=_BEST,
+        centre=CENTRE,
+        softening=f"{SOFTENING:.0f}",
+        most_above=f"{100 * MOST_ABOVE:.0f}",
+        scenarios=_scenarios(league),
+        policies=_policies(league),
+    )
+    return found.strip()
 
 
-def _scenarios(league: League) -> str:
+def _scenarios(league: League) -> list[list[str]]:
     body = []
     for scenario in league.scenarios.values():
         performances = league.of(scenario.name)
@@ -78,9 +74,7 @@ def _scenarios(league: League) -> str:
             label = ""
         if not shown:
             body.append([label, "–", "nobody keeps the rules", *["–"] * 5])
-    head = ["scenario", "place", "policy", "regret", f"against `{CENTRE}`"]
-    head += ["rounds above zero", "last", "worst path"]
-    return _table(head, body)
+    return body
 
 
 def _performance(league: League, one: Performance, placed: int) -> list[str]:
@@ -96,7 +90,7 @@ def _performance(league: League, one: Performance, placed: int) -> list[str]:
     ]
 
 
-def _policies(league: League) -> str:
+def _policies(league: League) -> list[list[str]]:
     body = []
     for row in league.scores():
         name = f"`{row['policy']}`" + (" (knows the truth)" if row["policy"] in KNOWS_ALL else "")
@@ -105,20 +99,7 @@ def _policies(league: League) -> str:
         every = [ratio_text(row[key]) for key in ("ratio_played", "ratio_played_worst")]
         firsts = [str(row["first_or_tied"]), str(row["first"])]
         body.append([name, f"{row['kept']} of {row['played']}", *ratios, where, *every, *firsts])
-    head = [
-        "policy",
-        "keeps the rules in",
-        "mean ratio of these",
-        "worst",
-        "on",
-        "mean ratio of all",
-        "worst",
-    ]
-    return _table([*head, "first or tied", "alone"], body)
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *body))
+    return body
 
 
 def _number(value: float) -> str:

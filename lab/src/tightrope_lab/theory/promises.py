@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from tightrope.schedules import known_costs
 from tightrope.validation import whole_number
@@ -24,6 +25,11 @@ from tightrope_lab.theory.paper import (
 from tightrope_lab.theory.totals import Steering, Summed, expected_violation_ends, violation_probability_ends
 
 
+def _promise(words: str, trivial: str = "T") -> Any:
+    """A field that the table shows under these words, beside what holds without any theorem."""
+    return field(metadata={"words": words, "trivial": trivial})
+
+
 @dataclass(frozen=True)
 class Guarantees:
     """What is promised by round T; made by `guarantees`, printed as a table.
@@ -41,50 +47,33 @@ class Guarantees:
     delta: float
     d: int
     T: int
-    regret: float
-    violation: float
-    violation_ends: int
-    violation_ends_sharp: int | None
-    violation_ends_best: int | None
-    paths_end: int | None
-    tail: float
-    tail_starts: int
-    regret_linear: float | None
-    violation_linear: float | None
-    violation_ends_linear: int | None
-    regret_capped: float
-    violation_ends_capped: int
-    paths_end_capped: int
-    violation_ends_linear_capped: int | None
+    regret: float = _promise("regret by round T")
+    violation: float = _promise("violation by round T", "KT")
+    violation_ends: int = _promise("no violation from round")
+    violation_ends_sharp: int | None = _promise("the same, sharper proof")
+    violation_ends_best: int | None = _promise("the same, best proof")
+    paths_end: int | None = _promise("a path violates: < 1 % from")
+    tail: float = _promise("P(a path violates at T)", "1")
+    tail_starts: int = _promise("path bound holds from round")
+    regret_capped: float = _promise("capped: regret by round T")
+    violation_ends_capped: int = _promise("capped: no violation from")
+    paths_end_capped: int = _promise("capped: a path, < 1 % from")
+    regret_linear: float | None = _promise("regret by T, learnt costs")
+    violation_linear: float | None = _promise("violation by T, learnt costs", "KT")
+    violation_ends_linear: int | None = _promise("none from, learnt costs")
+    violation_ends_linear_capped: int | None = _promise("capped: none from, learnt")
 
     def __str__(self) -> str:
         """Each bound beside what holds without any theorem: regret ≤ T, violation ≤ K·T, probability ≤ 1."""
-        T, most = self.T, self.K * self.T
-        rows: list[tuple[str, float | None, int]] = [
-            ("regret by round T", self.regret, T),
-            ("violation by round T", self.violation, most),
-            ("no violation from round", self.violation_ends, T),
-            ("the same, sharper proof", self.violation_ends_sharp, T),
-            ("the same, best proof", self.violation_ends_best, T),
-            ("a path violates: < 1 % from", self.paths_end, T),
-            ("P(a path violates at T)", self.tail, 1),
-            ("path bound holds from round", self.tail_starts, T),
-            ("capped: regret by round T", self.regret_capped, T),
-            ("capped: no violation from", self.violation_ends_capped, T),
-            ("capped: a path, < 1 % from", self.paths_end_capped, T),
-        ]
-        if self.regret_linear is not None:
-            rows += [
-                ("regret by T, learnt costs", self.regret_linear, T),
-                ("violation by T, learnt costs", self.violation_linear, most),
-                ("none from, learnt costs", self.violation_ends_linear, T),
-                ("capped: none from, learnt", self.violation_ends_linear_capped, T),
-            ]
+        without = {"T": self.T, "KT": self.K * self.T, "1": 1}
         lines = [f"K = {self.K}, delta = {self.delta:g}, d = {self.d}, T = {self.T}"]
         lines.append(f"{'promise':<30}{'bound':>13}{'trivial':>13}  informative")
-        for name, value, trivial in rows:
-            bound = math.inf if value is None else value
-            lines.append(f"{name:<30}{bound:>13.7g}{trivial:>13.7g}  {'yes' if bound < trivial else 'no'}")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.metadata and not (value is None and "linear" in one.name):
+                bound, trivial = math.inf if value is None else value, without[one.metadata["trivial"]]
+                sees = "yes" if bound < trivial else "no"
+                lines.append(f"{one.metadata['words']:<30}{bound:>13.7g}{trivial:>13.7g}  {sees}")
         return "\n".join(lines)
 
 
