@@ -123,10 +123,10 @@ def _show_league(found: League, page: Path | None, output: Output) -> None:
     written = league.write_page(found, output.out or Path("league"))
     if page is not None and not found.interrupted:
         league.rewrite_page(found, page)
-    rows, scores = found.final_rows(), found.scores()
+    rows = found.final_rows()
     data = {
         "rows": rows,
-        "scores": scores,
+        "scores": found.scores(),
         "outside": [asdict(one) for one in found.misfits],
         "left_out": dict(found.left_out),
         "seconds": found.seconds,
@@ -135,8 +135,9 @@ def _show_league(found: League, page: Path | None, output: Output) -> None:
     }
     for name, reason in found.left_out.items():
         print(f"{name} is left out: {reason}", file=sys.stderr)
-    ranking = _league_table(rows) if len(found.scenarios) <= 3 else _winners_table(found.overview())
-    output.show(data, ranking, _scores_table(scores), f"the league's page is {written}")
+    winners, over_all = (table("", head, body) for head, body in found.tables())
+    ranking = _league_table(rows) if len(found.scenarios) <= 3 else winners
+    output.show(data, ranking, over_all, f"the league's page is {written}")
 
 
 @command("tightrope evidence --data ../shared/data --page docs/shadow-price.md --out out/evidence")
@@ -174,7 +175,7 @@ def evidence(
 
     folder = output.out or Path("evidence")
     found = measurements.evidence(
-        parts or measurements.PARTS,
+        parts or tuple(measurements.PARTS),
         out=folder,
         page=page,
         data=data or (PUBLIC_TABLES if PUBLIC_TABLES.is_dir() else None),
@@ -288,39 +289,3 @@ def _place_text(row: dict[str, Any]) -> str:
     if row["place"] is None:
         return "knows the truth" if row["policy"] in KNOWS_ALL else str(row["verdict"])
     return f"{row['place']}{'=' if row['shared_place'] else ''}"
-
-
-def _scores_table(scores: Sequence[dict[str, Any]]) -> Any:
-    """Every policy over all scenarios: how many it kept, and its regret as a multiple of the best one's."""
-    from tightrope_lab.league import ratio_text
-
-    head = ("policy", "keeps the rules in", "first or tied in", "mean ratio to the best", "worst", "on")
-    body = [
-        (
-            row["policy"],
-            f"{row['kept']} of {row['played']}",
-            str(row["first_or_tied"]),
-            ratio_text(row["ratio"]),
-            ratio_text(row["ratio_worst"]),
-            row["worst_scenario"] or "–",
-        )
-        for row in scores
-    ]
-    return table("", head, body)
-
-
-def _winners_table(overview: Sequence[dict[str, Any]]) -> Any:
-    from tightrope_lab.league import CENTRE, standing
-
-    head = ("scenario", "first or tied", "lowest regret", f"regret of {CENTRE}", "its place")
-    body = [
-        (
-            one["scenario"],
-            ", ".join(one["first"]) or "–",
-            number_text(one["regret"]),
-            number_text(one["ours"]),
-            standing(one),
-        )
-        for one in overview
-    ]
-    return table("", head, body)

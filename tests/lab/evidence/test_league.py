@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tightrope_lab.evidence.contestants import default_policy
-from tightrope_lab.evidence.league import ASKED
 from tightrope_lab.evidence.outcome import outcome_of
-from tightrope_lab.evidence.size import Size
+from tightrope_lab.evidence.size import ASKED, Size
 from tightrope_lab.league.scenarios import SCENARIOS, scenario
 
 

@@ -50,14 +50,14 @@ def steps(size: Size) -> int:
     return size.worlds
 
 
-def run(size: Size, workers: int, advance: Callable[[], None]) -> dict[str, Any]:
+def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
     """All contestants in all worlds, on the same draws."""
     from joblib import Parallel, delayed
 
     seeds = [FIRST_SEED + i for i in range(size.worlds)]
     calls = (delayed(contest)(seed, size.world_rounds, size.world_runs) for seed in seeds)
     rows: list[dict[str, Any]] = []
-    for found in Parallel(n_jobs=workers, return_as="generator", batch_size=1)(calls):
+    for found in Parallel(n_jobs=size.workers, return_as="generator", batch_size=1)(calls):
         rows += found
         advance()
     return {"worlds": size.worlds, "rounds": size.world_rounds, "runs": size.world_runs, "rows": rows}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,15 +30,13 @@ def steps(size: Size) -> int:
     return len(size.tables)
 
 
-def run(
-    size: Size, seed: int, workers: int, data: Path | None, advance: Callable[[], None]
-) -> dict[str, Any]:
+def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
     """Each table by each policy, and what is to be known of the tables."""
-    tables, missing = read_tables(size.tables, data)
+    tables, missing = read_tables(size.tables, size.data)
     rows: list[dict[str, Any]] = []
     facts: dict[str, Any] = {}
     for name, table in tables.items():
-        for outcome, role, settings in _outcomes(table, size, seed, workers):
+        for outcome, role, settings in _outcomes(table, size):
             more: dict[str, Any] = {"part": "tables", "role": role, "settings": settings}
             rows += outcome.rows(table.optimum, **more)
         env = table.env
@@ -64,11 +61,11 @@ def run(
     }
 
 
-def _outcomes(table: Table, size: Size, seed: int, workers: int) -> list[tuple[Outcome, str, str]]:
-    env, T, R = table.env, size.table_rounds[-1], size.table_runs
+def _outcomes(table: Table, size: Size) -> list[tuple[Outcome, str, str]]:
+    env, T, R, seed = table.env, size.table_rounds[-1], size.table_runs, size.seed
     between = np.geomspace(20, T, CURVE_POINTS).astype(int).tolist()
     record = tuple(sorted({*size.table_rounds, *between}))
-    how: dict[str, Any] = {"record": record, "workers": workers}
+    how: dict[str, Any] = {"record": record, "workers": size.workers}
     shown = [
         (outcome_of(default_policy(env), env, T, R, seed, **how, name=DEFAULT), "default", "nothing set"),
         (outcome_of(default_policy(env, guard=True), env, T, R, seed, **how, name=f"{DEFAULT}, guard"), "guard", "guard=True"),
@@ -83,18 +80,17 @@ def _outcomes(table: Table, size: Size, seed: int, workers: int) -> list[tuple[O
     best = best_in_hindsight(tuned.values())
     words = next(words for words, one in tuned.items() if one is best)
     shown.append((best.named(f"{PAPER}, tuned"), "paper tuned", words))
-    plain = _lagrangians(table, T, R, seed, record, workers)
+    plain = _lagrangians(table, size, record)
     best = best_in_hindsight(plain.values())
     rival = next(rival for rival, one in plain.items() if one is best)
     shown.append((best, "lagrangian", f"step {rival.step:g}, margin {rival.margin:g}/√t"))
     return shown
 
 
-def _lagrangians(
-    table: Table, rounds: int, replications: int, seed: int, record: tuple[int, ...], workers: int
-) -> dict[Rival, Outcome]:
+def _lagrangians(table: Table, size: Size, record: tuple[int, ...]) -> dict[Rival, Outcome]:
     from joblib import Parallel, delayed
 
     rivals = lagrangians()
-    calls = (delayed(play)(one, table.env, rounds, replications, seed, record=record) for one in rivals)
-    return dict(zip(rivals, Parallel(n_jobs=workers)(calls)))
+    how = table.env, size.table_rounds[-1], size.table_runs, size.seed
+    calls = (delayed(play)(one, *how, record=record) for one in rivals)
+    return dict(zip(rivals, Parallel(n_jobs=size.workers)(calls)))

@@ -7,7 +7,9 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tightrope.errors import InvalidInput
@@ -17,14 +19,19 @@ from tightrope.report import save_figure
 from tightrope.validation import whole_number
 from tightrope_lab.evidence import held_out, league, real_data, sixty_seconds
 from tightrope_lab.evidence import page as pages
-from tightrope_lab.evidence.size import FULL, QUICK, Size
+from tightrope_lab.evidence.size import FULL, QUICK
 
-PARTS = ("example", "league", "tables", "worlds")
+PARTS: dict[str, ModuleType] = {
+    "example": sixty_seconds,
+    "league": league,
+    "tables": real_data,
+    "worlds": held_out,
+}
 PAGE = "shadow-price.md"
 
 
 def evidence(
-    parts: Sequence[str] = PARTS,
+    parts: Sequence[str] = tuple(PARTS),
     *,
     out: str | os.PathLike[str] = "evidence",
     page: str | os.PathLike[str] | None = None,
@@ -64,16 +71,19 @@ def evidence(
     for part in parts:
         if part not in PARTS:
             raise InvalidInput(f"parts must be among {', '.join(PARTS)}, but got {part!r}.")
-    size = QUICK if quick else FULL
-    seed = whole_number("seed", seed)
-    cores = (os.cpu_count() or 1) if workers is None else whole_number("workers", workers, low=1)
+    size = replace(
+        QUICK if quick else FULL,
+        seed=whole_number("seed", seed),
+        workers=(os.cpu_count() or 1) if workers is None else whole_number("workers", workers, low=1),
+        data=None if data is None else Path(data),
+    )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    tables = None if data is None else Path(data)
-    for part in PARTS:
+    for part, module in PARTS.items():
         if part in parts:
             started = time.perf_counter()
-            found = _run(part, size, seed, cores, tables, progress)
+            with progress_bar(part, module.steps(size), "steps", progress) as advance:
+                found = module.run(size, advance)
             seconds = round(time.perf_counter() - started, 1)
             write_json(folder / f"{part}.json", {**found, "seconds": seconds, "quick": quick})
             tell(f"{part}: {seconds:.0f} s")
@@ -103,25 +113,6 @@ def write_page(folder: Path, path: Path) -> Path:
         summary["held_out"] = held_out.summarise(data["worlds"]["rows"])
     write_json(folder / "summary.json", summary)
     return path
-
-
-def _run(
-    part: str, size: Size, seed: int, cores: int, tables: Path | None, progress: bool | None
-) -> dict[str, Any]:
-    steps = {
-        "example": sixty_seconds.steps,
-        "league": league.steps,
-        "tables": real_data.steps,
-        "worlds": held_out.steps,
-    }
-    with progress_bar(part, steps[part](size), "steps", progress) as advance:
-        if part == "example":
-            return sixty_seconds.run(size, advance)
-        if part == "league":
-            return league.run(size, seed, cores, advance)
-        if part == "tables":
-            return real_data.run(size, seed, cores, tables, advance)
-        return held_out.run(size, cores, advance)
 
 
 def _quick(data: dict[str, Any]) -> bool:

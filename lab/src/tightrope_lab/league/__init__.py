@@ -14,7 +14,6 @@ from tightrope_lab.league.ranking import (
     Misfit,
     Performance,
     Place,
-    ratio_text,
     standing,
 )
 from tightrope_lab.league.run import chosen_scenarios, compare, size_of
@@ -22,4 +21,4 @@ from tightrope_lab.league.standings import read_page, rewrite_page
 
 __all__ = ["CENTRE", "KNOWS_ALL", "ROSTER", "Entry", "League", "Misfit", "Performance", "Place", "Unfit"]
 __all__ += ["chosen_entries", "chosen_scenarios", "compare", "merged", "own_entry", "size_of", "spec_entry"]
-__all__ += ["ratio_text", "read_page", "read_runs", "rewrite_page", "standing", "write_page", "write_runs"]
+__all__ += ["read_page", "read_runs", "rewrite_page", "standing", "write_page", "write_runs"]

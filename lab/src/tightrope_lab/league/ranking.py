@@ -13,6 +13,7 @@ import numpy as np
 from tightrope import displays
 from tightrope.frames import AsFrame
 from tightrope.intervals import mean_interval
+from tightrope.report import format_number
 from tightrope.result import Estimate, Result
 from tightrope.result.curves import UNKNOWN
 from tightrope.validation import Array
@@ -151,28 +152,42 @@ class League(AsFrame):
     def _repr_html_(self) -> str:
         """The ranking over all scenarios, and who is best in each."""
         size = f"{self.rounds:,} rounds, {self.replications:,} replications, seed {self.seed}"
-        scores = [
+        return displays.page(
+            f"League: {size}{', interrupted' if self.interrupted else ''}",
+            *(displays.table(head, rows) for head, rows in reversed(self.tables())),
+            displays.lines_of(f"{name} is left out: {why}" for name, why in self.left_out.items()),
+        )
+
+    def tables(self) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+        """Who is best in each scenario, and every policy over all scenarios, as text: head and rows of each."""
+        best: list[tuple[str, ...]] = [
+            (
+                one["scenario"],
+                ", ".join(one["first"]) or "–",
+                format_number(one["regret"]),
+                format_number(one["ours"]),
+                standing(one),
+            )
+            for one in self.overview()
+        ]
+        scores: list[tuple[str, ...]] = [
             (
                 row["policy"],
                 f"{row['kept']} of {row['played']}",
-                row["first_or_tied"],
-                row["ratio"],
-                row["ratio_worst"],
+                str(row["first_or_tied"]),
+                ratio_text(row["ratio"]),
+                ratio_text(row["ratio_worst"]),
+                row["worst_scenario"] or "–",
             )
             for row in self.scores()
         ]
-        best = [(one["scenario"], one["best"], one["regret"], standing(one)) for one in self.overview()]
-        return displays.page(
-            f"League: {size}{', interrupted' if self.interrupted else ''}",
-            displays.table(
-                ("policy", "keeps the rules in", "first or tied in", "regret, of the best's", "at worst"),
+        return [
+            (("scenario", "first or tied", "lowest regret", f"regret of {CENTRE}", "its place"), best),
+            (
+                ("policy", "keeps the rules in", "first or tied in", "mean ratio to the best", "worst", "on"),
                 scores,
             ),
-            displays.table(
-                ("scenario", "best that keeps the rules", "its regret", f"place of {CENTRE}"), best
-            ),
-            displays.lines_of(f"{name} is left out: {why}" for name, why in self.left_out.items()),
-        )
+        ]
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row for each performance and recorded round, as `rows` gives them."""
