@@ -203,10 +203,11 @@ class ProvableShadowPrice(Policy):
             )
             alike += "; with the guard on its own condition too"
         promises["finitely many rounds are in violation"] = f"almost surely, {alike}"
+        known = _EXAMPLE_DELTA if delta is None else delta
+        found = theory.ratchet_promise(
+            K=self.n_constraints, delta=known, price_bound=self.price_cap, q=q, ratchet=RULE
+        )
         if delta is not None:
-            found = theory.ratchet_promise(
-                K=self.n_constraints, delta=delta, price_bound=self.price_cap, q=q, ratchet=RULE
-            )
             promises[
                 f"each buffer is raised at most {found.raises} times, and violations after round {RULE.t0} lie in the wait "
                 "after a raise"
@@ -216,7 +217,7 @@ class ProvableShadowPrice(Policy):
             )
         elif not self.guard:
             promises["finitely many rounds are in violation"] += (
-                f"; the proof excludes none before round {self._longest_wait(_EXAMPLE_DELTA, q):.1e} for δ = {_EXAMPLE_DELTA:g}: "
+                f"; the proof excludes none before round {found.longest_wait:.1e} for δ = {_EXAMPLE_DELTA:g}: "
                 "`guarantees(delta=…)` says it of yours"
             )
         # The proof compares with the best action by prices, which the guard may forbid.
@@ -225,12 +226,6 @@ class ProvableShadowPrice(Policy):
                 "in expectation, if rewards are also linear as the reward model says, with its full bonus"
             )
         return promises
-
-    def _longest_wait(self, delta: float, q: float) -> int:
-        """The first round in which a rule that was raised as often as it may be is looked at again."""
-        return theory.ratchet_promise(
-            K=self.n_constraints, delta=delta, price_bound=self.price_cap, q=q, ratchet=RULE
-        ).longest_wait
 
     def __repr__(self) -> str:
         guard = ", guard=True" if self.guard else ""

@@ -80,17 +80,8 @@ def bench(
 ) -> dict[str, Any]:
     """Measure cases, each in a process of its own: `{"machine", "rows", "start", "scaling"}`.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Cases of `CASES`, "start" for the first call of a process, "scaling" for the engine's cost against the size of the
-        problem; by default all cases that are not `full`, and "start".
-    full : bool
-        All of them: takes some minutes, and 0.5 GiB of disk in a temporary folder.
-    repeats : int, optional
-        Of each program; at least 7 by default.
-    tell : callable
-        Called with the name of a case when it starts.
+    As the command `tightrope bench`: "start" is the first call of a process, "scaling" the engine's cost against the size of the
+    problem. `tell` is called with the name of a case when it starts.
 
     Examples
     --------

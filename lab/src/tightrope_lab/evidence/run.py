@@ -44,22 +44,8 @@ def evidence(
 ) -> Path:
     """Measure what the page about `ShadowPrice` says, and write it; returns the path of the page.
 
-    Parameters
-    ----------
-    parts : "example", "league", "tables" and "worlds"
-        Those to run. What `out` has of the others from an earlier run is shown with them.
-    out : path
-        Gets a JSON file for each part and `summary.json`.
-    page : path, optional
-        Where the page goes, with its figures in the folder `figures` beside it; by default `shadow-price.md` in `out`.
-    data : path, optional
-        The folder of public tables; those that are not there are left out, and the page says so.
-    quick : bool
-        Hardly any runs: to see that it works.
-    seed, workers, progress
-        As in `tightrope.simulate`. The seeds of the held-out worlds are fixed.
-    tell : callable
-        Called with a line whenever a part is done.
+    As the command `tightrope evidence`; `progress` is as in `tightrope.simulate`, and `tell` is called with a line whenever a part is
+    done. What `out` has of parts that are not run is shown with the others.
 
     Examples
     --------

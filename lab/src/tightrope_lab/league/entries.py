@@ -153,16 +153,11 @@ def _light_schedules(scenario: Scenario, horizon: int) -> Any:
     return _fitted(policies.PessimisticOptimistic, scenario, horizon, **powers)
 
 
-def _measured(scenario: Scenario, horizon: int) -> Any:
+def _constrained(what: str, scenario: Scenario, horizon: int, **settings: Any) -> Any:
+    """The paper's policy with settings that are about constraints."""
     if scenario.env.n_constraints == 0:
-        raise Unfit(["it has no constraints, so there is no Slater's constant to measure"])
-    return _fitted(policies.PessimisticOptimistic, scenario, horizon, slater=None)
-
-
-def _capped(scenario: Scenario, horizon: int) -> Any:
-    if scenario.env.n_constraints == 0:
-        raise Unfit(["it has no constraints, so there is no tightening to cap"])
-    return _fitted(policies.PessimisticOptimistic, scenario, horizon, tightening="capped")
+        raise Unfit([f"it has no constraints, so there is no {what}"])
+    return _fitted(policies.PessimisticOptimistic, scenario, horizon, **settings)
 
 
 def _forgetful(scenario: Scenario, horizon: int) -> Any:
@@ -220,8 +215,8 @@ _ON_REQUEST = ("provable-shadow-price",)
 _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     f"{CENTRE}-forgetful": _forgetful,
     f"{_PAPER}-a": _light_schedules,
-    f"{_PAPER}-measured": _measured,
-    f"{_PAPER}-capped": _capped,
+    f"{_PAPER}-measured": partial(_constrained, "Slater's constant to measure", slater=None),
+    f"{_PAPER}-capped": partial(_constrained, "tightening to cap", tightening="capped"),
     "opb": _opb,
     "linucb": partial(_fitted, policies.LinUCB),
     "plain-lagrangian": partial(_fitted, policies.Lagrangian, margin=0.0),

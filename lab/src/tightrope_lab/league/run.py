@@ -57,13 +57,10 @@ def compare(
     entries : sequence of Entry, optional
         By default all of `ROSTER`.
     scenarios : sequence of names or Scenario, optional
-        By default all of `tightrope_lab.league.scenarios.SCENARIOS`, but for those whose data need an extra that is not installed:
-        `League.left_out` says which and why.
-    rounds, replications, seed : int
-    workers : int, optional
-        Processes; as many as there are cores by default.
-    progress : bool, optional
-        A progress bar on standard error; by default if that is a terminal.
+        By default all of `SCENARIOS`, but for those whose data need an extra that is not installed: `League.left_out` says which and
+        why.
+    rounds, replications, seed, workers, progress
+        As in `tightrope.simulate`.
     tell : callable
         Called with a line whenever a policy has finished in a scenario.
     command : str

@@ -41,24 +41,9 @@ def reproduce(
 ) -> Path:
     """Run one study, or all, and write one report; returns the path of its page.
 
-    Parameters
-    ----------
-    name : "mab", "hospital", "bounds", "tail", "shadow-price" or "all"
-    rounds, replications : int, optional
-        Each study has its own defaults; `make reproduce` uses them.
-    seed : int
-    out : path
-        Gets `index.html`, a PNG for each figure, `summary.json` and `curves.csv` with one row for each run and recorded round.
-    workers : int, optional
-        Cores to use; all of them by default.
-    progress : bool, optional
-        Progress bars on standard error; by default if that is a terminal.
-    tell : callable
-        Called with a line whenever a run starts.
-
-    Notes
-    -----
-    Ctrl-C ends it, and the studies that were finished are still written.
+    `rounds` and `replications` are by default each study's own. `out` gets `index.html`, a PNG for each figure, `summary.json`, and
+    `curves.csv` with one row for each run and recorded round; `tell` is called with a line whenever a run starts. Else as the command
+    `tightrope reproduce`. Ctrl-C ends it, and the studies that were finished are still written.
     """
     if name != "all" and name not in STUDIES:
         raise InvalidInput(f"study must be one of {', '.join([*STUDIES, 'all'])}, but got {name!r}.")
