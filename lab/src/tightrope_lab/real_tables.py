@@ -23,42 +23,29 @@ _WORTH = {"discharge": (0.0, 1.0), "review": (0.6, 0.7), "biopsy": (1.0, 0.3)}
 _MINUTES = (0.2, 0.9, 0.3, 0.5, 0.4, 0.6, 0.3, 0.8, 1.0, 0.7)
 
 
-def digits_rules() -> Rules:
-    """Three desks are short of hands, one is owed work, and reading time is limited."""
-    short = [Capacity(desk, at_most=0.08) for desk in ("1", "3", "8")]
-    return Rules(
-        [*short, Share("0", at_least=0.12), Budget("minutes", at_most=0.52)],
-        actions=[str(digit) for digit in range(10)],
-    )
-
-
 @register("digits")
 def digits() -> Tabular:
     """Handwritten digits to ten desks, one for each digit; reward 1 for the right one.
 
+    Three desks are short of hands, one is owed work, and reading time is limited.
+
     >>> digits()
     Tabular('digits', contexts=1797, actions=10, features=62, constraints=5, costs fixed, seen before)
     """
-    frame, rules = _columns("digits"), digits_rules()
-    minutes = dict(zip(rules.actions, _MINUTES, strict=True))
-    return _labelled("digits", frame, rules, usage={"minutes": minutes})
-
-
-def breast_cancer_rules() -> Rules:
-    """Few biopsies in all, some of small tumours, and reviews for audit."""
-    return Rules(
-        [
-            Capacity("biopsy", at_most=0.3),
-            Share("biopsy", at_least=0.1, among="small"),
-            Share("review", at_least=0.15),
-        ],
-        actions=list(_WORTH),
+    short = [Capacity(desk, at_most=0.08) for desk in ("1", "3", "8")]
+    rules = Rules(
+        [*short, Share("0", at_least=0.12), Budget("minutes", at_most=0.52)],
+        actions=[str(digit) for digit in range(10)],
     )
+    minutes = dict(zip(rules.actions, _MINUTES, strict=True))
+    return _labelled("digits", _columns("digits"), rules, usage={"minutes": minutes})
 
 
 @register("breast-cancer")
 def breast_cancer() -> Tabular:
     """Tumours to a biopsy, a review or a discharge; what each is worth depends on the diagnosis.
+
+    Few biopsies in all, some of small tumours, and reviews for audit.
 
     >>> breast_cancer()
     Tabular('breast-cancer', contexts=569, actions=3, features=31, constraints=3, costs fixed, seen before)
@@ -67,25 +54,18 @@ def breast_cancer() -> Tabular:
     measured, malignant = [column for column in frame if column != "label"], frame["label"] == "0"
     frame |= {action: np.where(malignant, *worth) for action, worth in _WORTH.items()}
     frame["tumour"] = np.where(frame["mean area"] < np.median(frame["mean area"]), "small", "large")
+    rules = [
+        Capacity("biopsy", at_most=0.3),
+        Share("biopsy", at_least=0.1, among="small"),
+        Share("review", at_least=0.15),
+    ]
     return from_table(
         frame,
         context=measured,
         reward={action: action for action in _WORTH},
-        rules=breast_cancer_rules(),
+        rules=Rules(rules, actions=list(_WORTH)),
         group="tumour",
         name="breast-cancer",
-    )
-
-
-def wine_rules() -> Rules:
-    """One shelf takes few strong wines, one few light ones, one few of any."""
-    return Rules(
-        [
-            Capacity("0", at_most=0.45, among="strong"),
-            Capacity("1", at_most=0.6, among="light"),
-            Capacity("2", at_most=0.22),
-        ],
-        actions=["0", "1", "2"],
     )
 
 
@@ -93,12 +73,19 @@ def wine_rules() -> Rules:
 def wine() -> Tabular:
     """Wines of three growers to three shelves, one for each grower; reward 1 for the right one.
 
+    One shelf takes few strong wines, one few light ones, one few of any.
+
     >>> wine()
     Tabular('wine', contexts=178, actions=3, features=14, constraints=3, costs fixed, seen before)
     """
     frame = _columns("wine")
+    rules = [
+        Capacity("0", at_most=0.45, among="strong"),
+        Capacity("1", at_most=0.6, among="light"),
+        Capacity("2", at_most=0.22),
+    ]
     strength = np.where(frame["alcohol"] > 13.0, "strong", "light")
-    return _labelled("wine", frame, wine_rules(), strength=strength)
+    return _labelled("wine", frame, Rules(rules, actions=["0", "1", "2"]), strength=strength)
 
 
 def _labelled(

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from tightrope.environments.tabular import Tabular
 from tightrope.oracle import solve
+from tightrope.policies import Policy
 from tightrope.validation import Array
 from tightrope_lab.evidence.contestants import (
     DEFAULT,
@@ -75,7 +77,7 @@ def contest(
     def played(rival: Rival) -> Outcome:
         return play(rival, env, rounds, replications, seed, draws=draws)
 
-    def simulated(policy: Any, world: Any) -> Outcome:
+    def simulated(policy: Policy, world: Tabular) -> Outcome:
         return outcome_of(policy, world, rounds, replications, seed, workers=1)
 
     shipped = Rival("lagrangian", step=0.03, margin=1.0)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tightrope.engine import simulate
 from tightrope.environments.drifting import Environment
 from tightrope.intervals import mean_interval, positive_part
+from tightrope.policies import Policy
 from tightrope.result import Estimate
 from tightrope.validation import VIOLATION, Array
 
@@ -83,7 +84,7 @@ class Outcome:
 
 
 def outcome_of(
-    policy: Any,
+    policy: Policy,
     env: Environment,
     rounds: int,
     replications: int,

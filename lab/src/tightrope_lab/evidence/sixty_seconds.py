@@ -10,7 +10,7 @@ import numpy as np
 from tightrope import lp
 from tightrope.concerns import ignore
 from tightrope.models import DisjointRidge
-from tightrope.policies import PessimisticOptimistic, ShadowPrice
+from tightrope.policies import PessimisticOptimistic, Policy, ShadowPrice
 from tightrope.report import NamedCurve, Panel, panels_figure
 from tightrope.rules import Budget, Capacity, Rules, Share
 from tightrope.validation import VIOLATION, Array
@@ -41,7 +41,7 @@ def optimum() -> float:
     return ROUNDS * lp.allocation(np.ones(1), np.array([REWARDS]), costs[None]).value
 
 
-def play_example(policy: Any) -> tuple[float, Array]:
+def play_example(policy: Policy) -> tuple[float, Array]:
     """README's loop: the reward, and the totals after each round, (rounds, K)."""
     earned, totals = 0.0, np.zeros((ROUNDS, 3))
     policy.notify = ignore  # what a policy can't do is what is measured
@@ -66,7 +66,7 @@ def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
     shown: dict[str, list[list[float]]] = {}
     best = optimum()
 
-    def add(name: str, policy: Any, seed: int | None) -> None:
+    def add(name: str, policy: Policy, seed: int | None) -> None:
         earned, totals = play_example(policy)
         above = (totals > VIOLATION).any(axis=1)
         last = int(np.flatnonzero(above)[-1] + 1) if above.any() else 0

@@ -64,7 +64,7 @@ def satimage(data: Path | None) -> Table:
     classes = np.unique(frame["label"]).tolist()
     rules = Rules([Capacity(one, at_most=0.2) for one in classes], actions=classes)
     env = from_table(frame, context=bands, label="label", rules=rules, name="satimage")
-    return _table(env, rules)
+    return _table(env)
 
 
 def coupons(data: Path | None) -> Table:
@@ -87,13 +87,13 @@ def coupons(data: Path | None) -> Table:
             ridge=100.0,
             name="coupons",
         )
-    return _table(env, rules)
+    return _table(env)
 
 
 TABLES: dict[str, Callable[[Path | None], Table]] = {
-    "digits": lambda _: _table(real_tables.digits(), real_tables.digits_rules()),
-    "cancer": lambda _: _table(real_tables.breast_cancer(), real_tables.breast_cancer_rules()),
-    "wine": lambda _: _table(real_tables.wine(), real_tables.wine_rules()),
+    "digits": lambda _: _table(real_tables.digits()),
+    "cancer": lambda _: _table(real_tables.breast_cancer()),
+    "wine": lambda _: _table(real_tables.wine()),
     "satimage": satimage,
     "coupons": coupons,
 }
@@ -106,9 +106,9 @@ def _csv(data: Path | None, path: str) -> Frame:
     return {name: np.array(column) for name, column in zip(header, zip(*rows), strict=True)}
 
 
-def _table(env: Tabular, rules: Rules) -> Table:
+def _table(env: Tabular) -> Table:
     best = solve(env)
     mean_rewards, mean_costs = env.weights @ env.rewards, np.einsum("c,cjk->jk", env.weights, env.costs)
     blind = lp.allocation(np.ones(1), mean_rewards[None], mean_costs[None]).value
     binding = tuple(one for one, dual in zip(env.constraints, best.duals) if dual > 1e-6)
-    return Table(env, tuple(str(rules).splitlines()), best.value, blind, binding)
+    return Table(env, tuple(str(env.rules).splitlines()), best.value, blind, binding)

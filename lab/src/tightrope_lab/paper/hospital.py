@@ -11,7 +11,7 @@ from tightrope.environments import hospital
 from tightrope.environments.tabular import Tabular
 from tightrope.models import DisjointRidge
 from tightrope.oracle import check, solve
-from tightrope.policies import PessimisticOptimistic, RoundRobin
+from tightrope.policies import PessimisticOptimistic, Policy, RoundRobin
 from tightrope.report import BarSeries, Cell, NamedCurve, Panel, panels_figure
 from tightrope.report.bars import bars_figure, last_violation_figure
 from tightrope.result import Result
@@ -41,7 +41,7 @@ def run(runs: Runs) -> None:
     m = check(env).m
     for T in horizons(runs):
         for name in POLICIES:
-            policy: Any
+            policy: Policy
             if name == "round-robin":
                 policy = RoundRobin(env.n_actions, shares=shares)
             else:

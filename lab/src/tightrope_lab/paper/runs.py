@@ -8,6 +8,7 @@ from typing import Any
 
 from tightrope.engine import simulate
 from tightrope.environments.tabular import Tabular
+from tightrope.policies import Policy
 from tightrope.result import Result
 
 
@@ -34,7 +35,7 @@ class Runs:
     def add(
         self,
         label: str,
-        policy: Any,
+        policy: Policy,
         env: Tabular,
         rounds: int,
         replications: int,
