@@ -45,10 +45,7 @@ def to_data(calibration: Calibration) -> dict[str, Any]:
         "wards": list(WARDS),
         "features": list(FEATURES),
     }
-    plain = msgspec.to_builtins(
-        calibration, enc_hook=lambda value: value.tolist() if isinstance(value, np.ndarray) else dict(value)
-    )
-    return {**head, **plain}
+    return {**head, **msgspec.to_builtins(calibration, enc_hook=np.ndarray.tolist)}
 
 
 def _dump(value: Any, indent: int = 0) -> str:
