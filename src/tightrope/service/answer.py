@@ -23,10 +23,7 @@ class Answer(NamedTuple):
 
 
 class Refusal(TightropeError):
-    """A request that is answered with an error: its HTTP status, a code for programs and words for people.
-
-    `field` says where in the body the mistake is, if a single entry is wrong.
-    """
+    """A request that is answered with an error: HTTP status, a code for programs, words for people, and the field that is wrong."""
 
     def __init__(
         self,

@@ -33,10 +33,7 @@ _PLAUSIBLE: Final = 1e6
 
 
 def served_part(spec: Spec) -> dict[str, Any]:
-    """What of a spec the service depends on, as the journal gives it back: a spec made of it has the very same part.
-
-    The policy's kind is named, whatever the default may be later.
-    """
+    """What of a spec the service depends on, as the journal gives it back; the policy's kind is named, whatever the default."""
     # What was learnt before the first decision is in the journal itself.
     apart = ("environment", "simulation", "sweep", "warm_start")
     part = {key: value for key, value in spec.data.items() if key not in apart}

@@ -171,10 +171,7 @@ class Experiment:
         self.journal.close()
 
     def warm_up(self) -> None:
-        """Compile what decisions need, on a copy: no caller should wait for that.
-
-        Some of it is needed later than in the first round: prices are computed when rounds have doubled.
-        """
+        """Compile what decisions need, on a copy: no caller should wait for that, nor for prices when rounds have doubled."""
         state = ExperimentState(self.spec)
         request, used = state.input.example()
         with contextlib.suppress(InvalidInput, Exhausted, Refusal):

@@ -28,10 +28,7 @@ def trust_recorded(journal: Journal) -> None:
 
 
 def rebuilt(journal: Journal, spec: Spec) -> tuple[ExperimentState, int]:
-    """The state at the journal's end, and the position of the snapshot that it comes from.
-
-    Messages call the recorded configurations by the name of `spec`; what they name is trusted if `spec` is.
-    """
+    """The state at the journal's end, and the position of its snapshot; recorded configurations are trusted if `spec` is."""
     if spec.trust:
         trust_recorded(journal)
     name, source = spec.name, spec.source

@@ -224,10 +224,7 @@ class ExperimentState:
         return self._begin_from(entries.WarmStarted(file=file, sha256=digest, rows=len(past), state=state))
 
     def decide(self, event_id: str, request: DecisionRequest, *, time: int) -> entries.Decided:
-        """Choose, move the queue, reserve what hard caps need; nothing has changed where it raises.
-
-        `InvalidInput`: the request is not what the spec asks for. `Exhausted`: hard caps leave nothing to choose.
-        """
+        """Choose, move the queue, reserve what hard caps need; nothing has changed where that is `InvalidInput` or `Exhausted`."""
         if self.mode == "paused":
             words = "the experiment is paused: no decisions until it is live"
             raise Refusal(503, "paused", words, retry_after=5)

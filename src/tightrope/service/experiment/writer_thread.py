@@ -38,10 +38,7 @@ class Meter(Protocol):
 
 
 class Writer:
-    """The thread that runs what is asked of an experiment: a batch is whatever came while the last one was written.
-
-    From `start` on, only this thread touches the experiment.
-    """
+    """The one thread that touches an experiment from `start` on: a batch is whatever came while the last one was written."""
 
     def __init__(self, experiment: Experiment, metrics: Meter) -> None:
         self.experiment = experiment

@@ -12,10 +12,7 @@ from tightrope.service.answer import Refusal
 
 
 class Admission:
-    """Requests under way: half of the slots belong to the experiments in equal parts, the other half to whoever comes first.
-
-    So one experiment alone gets nearly all, and can't shut the others out.
-    """
+    """Requests under way: half of the slots belong to the experiments in equal parts, the other half to whoever comes first."""
 
     def __init__(self, experiments: Iterable[str], slots: int) -> None:
         self._since: dict[str, dict[int, float]] = {name: {} for name in experiments}

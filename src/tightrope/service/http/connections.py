@@ -49,10 +49,7 @@ class ConnectionLimits:
 
 
 class Exchange:
-    """A request and its answer, each in one piece.
-
-    A body mostly comes with its head, and then there is nothing to wait for; an answer mostly goes out at once.
-    """
+    """A request and its answer, each in one piece: a body mostly comes with its head, and an answer mostly goes out at once."""
 
     __slots__ = ("_cycle",)
 

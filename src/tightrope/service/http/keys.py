@@ -75,10 +75,7 @@ class Keys:
         self._load()
 
     def find(self, authorization: str | None, *, afresh: bool = False) -> Key:
-        """The key in an `Authorization` header; or a `Refusal` with 401, for none that is known or one that has expired.
-
-        The file is looked at again once a second, or `afresh`.
-        """
+        """The key in an `Authorization` header, or 401. The file is looked at again once a second, or `afresh`."""
         if afresh or time.monotonic() >= self._next_check:
             self._refresh()
         scheme, _, token = (authorization or "").partition(" ")

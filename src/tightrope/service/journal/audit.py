@@ -93,30 +93,20 @@ def _fault(journal: Journal, position: int) -> str | None:
     return None if saved is None else fault_of(saved, bound_snapshots(journal))
 
 
-class Audit:
-    """An audit on a thread of its own: `told` hears how many rows are as they were written, or what is not.
-
-    A journal that can't be read now is tried again by whoever starts another one.
-    """
+class Audit(threading.Thread):
+    """An audit on a thread of its own: `told` hears how many rows are as they were written, or what is not."""
 
     def __init__(self, name: str, journal: Journal, told: Callable[[int | JournalDamaged], object]) -> None:
-        self._name, self._journal, self._told = name, journal, told
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"audit of {name}", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        super().__init__(name=f"audit of {name}", daemon=True)
+        self._experiment, self._journal, self._told = name, journal, told
+        self._stopped = threading.Event()
 
     def stop(self) -> None:
         """Give it up."""
-        self._stop.set()
+        self._stopped.set()
 
-    def join(self) -> None:
-        """Wait for the end."""
-        self._thread.join()
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Check the whole chain, slowly."""
         with contextlib.suppress(OSError, AttributeError):
             # Linux has priorities by thread.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
@@ -127,20 +117,22 @@ class Audit:
         except _GivenUp:
             return
         except JournalDamaged as error:
-            log.critical("experiment %r: the journal was changed or is damaged: %s", self._name, error)
+            log.critical("experiment %r: the journal was changed or is damaged: %s", self._experiment, error)
             self._told(error)
         except JournalError as error:
-            log.warning("experiment %r: the chain can't be checked now: %s", self._name, error)
+            log.warning("experiment %r: the chain can't be checked now: %s", self._experiment, error)
         else:
             took = time.monotonic() - began
-            log.info("experiment %r: the chain of all %d entries holds (%.1f s)", self._name, rows, took)
+            log.info(
+                "experiment %r: the chain of all %d entries holds (%.1f s)", self._experiment, rows, took
+            )
             self._told(rows)
         finally:
             with contextlib.suppress(JournalError):
                 self._journal.close()
 
     def _rest(self, seconds: float) -> None:
-        if self._stop.wait(seconds):
+        if self._stopped.wait(seconds):
             raise _GivenUp
 
 

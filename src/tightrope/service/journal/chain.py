@@ -24,10 +24,7 @@ _sha256 = hashlib.sha256
 
 
 class Parts(NamedTuple):
-    """What is stored of an entry. `sealed` is empty where there is nothing to seal, None where it was erased.
-
-    `proof` is then the commitment, else the salt.
-    """
+    """What is stored of an entry: `proof` is the salt of its sealed part, or once that was erased, and is None, its commitment."""
 
     link: bytes
     open: bytes

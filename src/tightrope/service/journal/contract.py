@@ -52,10 +52,7 @@ class Journal(ABC):
     place: str | None = None
 
     def open(self) -> bool:
-        """Get ready to read and write, also after a failure. False: another process is active, ask again later.
-
-        Raises `JournalLocked` where another process writes, and waiting for it is not how this storage works.
-        """
+        """Get ready to read and write, also after a failure; or `JournalLocked`. False: another process is active, ask later."""
         return True
 
     def held(self) -> bool:

@@ -82,10 +82,7 @@ def chained(position: int, time: int, entry: Written, link: bytes) -> tuple[Row,
 
 
 def hash_of(row: Row, before: bytes | None) -> bytes:
-    """The hash of a row that follows the one with the hash `before`; None: whatever row it says that it follows.
-
-    Else `JournalDamaged`: one of the two was changed, or others were added or removed.
-    """
+    """The hash of a row that must follow the one with the hash `before`; None: whatever row it says that it follows."""
     position, time, kind, event_id, _ = row
     parts = _parts(row)
     if before is not None and parts.link != before:

@@ -22,10 +22,7 @@ class Restored(NamedTuple):
 
 
 def copy_to_file(source: Journal, path: str | os.PathLike[str]) -> Head:
-    """Copy an open journal of any storage to a SQLite file that is not there yet, with its head beside it; where it ends.
-
-    Every hash of the chain is checked on the way. The file is there whole or not at all.
-    """
+    """Copy an open journal, checking its chain, to a SQLite file that is not there yet, whole or not at all; where it ends."""
     target = Path(path)
     if target.exists():
         raise InvalidInput(f"{target}: there is a file already; a journal is never overwritten.")

@@ -203,10 +203,7 @@ def to_frame(journal: Journal, library: Library = "pandas") -> Any:
 
 
 def copy_journal(source: Journal, target: Journal) -> Head:
-    """Copy rows and snapshots to an empty journal, from SQLite to PostgreSQL for instance; return where its chain ends.
-
-    The source may be written meanwhile. Its chain is checked on the way.
-    """
+    """Copy rows and snapshots to an empty journal, checking the chain on the way; the source may be written meanwhile."""
     if target.last():
         raise JournalError("the journal to copy to is not empty.")
     # First, so that the rows that speak of them are among those that are copied, also while someone writes.

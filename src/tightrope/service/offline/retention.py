@@ -37,10 +37,7 @@ class Erasure(NamedTuple):
 
 
 def reopened(journal: Journal, *, trust: bool = False) -> Experiment:
-    """The experiment of a journal that nobody writes now, in the configuration that it was left in.
-
-    With `trust` classes of your own that it names may run.
-    """
+    """The experiment of a journal that nobody writes now, as it was left; with `trust` classes of your own may run."""
     if not journal.open():
         raise JournalError("another process is active for this experiment: stop it first.")
     try:
@@ -57,10 +54,7 @@ def reopened(journal: Journal, *, trust: bool = False) -> Experiment:
 
 
 def erase_before(experiment: Experiment, time: int, archive: str | os.PathLike[str] | None = None) -> Erasure:
-    """Erase what came before a time (microseconds since 1970) in all events that are settled, after a copy to an archive.
-
-    Left are decisions whose outcome is still waited for. The experiment must be open here.
-    """
+    """Erase what came before a time (microseconds since 1970) in all settled events of an open experiment, after a copy."""
     journal = experiment.journal
     copied = None if archive is None else copy_to_file(journal, archive)
     entries = left = at = 0

@@ -43,10 +43,7 @@ class Statement(NamedTuple):
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection on which every statement is answered within `PATIENCE` seconds, or fails.
-
-    One that fails so is of no use any more: what it asked for may still happen.
-    """
+    """A connection on which every statement is answered within `PATIENCE` seconds, or fails; then it is of no use any more."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)

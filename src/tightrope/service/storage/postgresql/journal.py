@@ -80,10 +80,7 @@ _places: Final = struct.Struct("<4I").unpack
 
 
 class KnownEvents:
-    """A Bloom filter of event ids: what it does not know is new for certain; what it knows may be.
-
-    It may be believed once it is `complete`: when every event of the journal has been noted.
-    """
+    """A Bloom filter of event ids, to be believed once it is `complete`: what it does not know is new, what it knows may be."""
 
     def __init__(self) -> None:
         self.complete = False

@@ -54,10 +54,7 @@ _GIVE_BACK = "UPDATE tightrope_lease SET holder = NULL WHERE experiment = ANY(%s
 
 
 class Lease:
-    """The right to write the journals of some experiments, held by one process at a time.
-
-    A thread of its own keeps it, or waits for it, from the first `acquire` until all journals have let go of it.
-    """
+    """The right to write the journals of some experiments, held by one process at a time and kept by a thread of its own."""
 
     def __init__(self, url: str, experiments: Sequence[str]) -> None:
         self.holder = uuid.uuid4().hex

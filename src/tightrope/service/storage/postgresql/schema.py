@@ -106,10 +106,7 @@ _MAINTAIN_SINCE: Final = 170_000
 
 
 def make_tables(connection: Connection) -> None:
-    """Make what is not there yet, and say so where the role may do more than it needs to.
-
-    Two processes that start at once would make the same tables: one waits for the other.
-    """
+    """Make what is not there yet, one process after the other, and say so where the role may do more than it needs to."""
     try:
         if not _are_there(connection):
             _make(connection)
