@@ -226,7 +226,10 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
             raise Refusal(413, "too-large", words)
     if body.count(b":") != _keys(msgspec.json.decode(body)):
         _require_single_keys(body)
-    return _without_negative_zeros(request) if b"-0" in body else request
+    if b"-0" in body:
+        # 0 says the same.
+        request = msgspec.convert(_positive_zeros(msgspec.to_builtins(request)), kind)
+    return request
 
 
 def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
@@ -319,11 +322,6 @@ def _keys(table: dict[str, Any]) -> int:
         if isinstance(value, dict):
             count += _keys(value)
     return count
-
-
-def _without_negative_zeros(request: Body) -> Body:
-    """The same request with 0 for every -0, which says the same."""
-    return msgspec.convert(_positive_zeros(msgspec.to_builtins(request)), type(request))
 
 
 def _positive_zeros(value: Any) -> Any:

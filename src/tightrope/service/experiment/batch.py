@@ -98,7 +98,7 @@ class Batch:
         return self.decided.get(event_id)
 
     def erase(self, event_ids: Collection[str], refused_before: int = 0) -> tuple[set[str], int]:
-        """Erase what is personal in some events, and in outcomes refused before a time; which were known, and in how many entries."""
+        """Erase what is personal in some events, and in outcomes refused before a time; which were known, in how many entries."""
         wanted = {*event_ids}
         rows = [*self.journal.find(wanted), *(row for row in self.rows if row.event_id in wanted)]
         decided = {str(row.event_id) for row in rows}

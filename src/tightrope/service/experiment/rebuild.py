@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from tightrope.service.experiment.state import ExperimentState
@@ -64,7 +64,12 @@ def finish_erasure(journal: Journal) -> None:
     """
     left: dict[int, Row] = {}
     for entry in journal.told(Erased):
-        found = [one for whole in _rows_in(journal, entry.rows) if (one := erased(whole)) != whole]
+        rows = [
+            row
+            for first, last in entry.rows
+            for row in itertools.islice(journal.rows(after=first - 1), last - first + 1)
+        ]
+        found = [one for whole in rows if (one := erased(whole)) != whole]
         if entry.rows and not found:
             break
         left |= {one.position: one for one in found}
@@ -123,8 +128,3 @@ def _restored(journal: Journal, saved: Snapshot, source: str = "journal") -> Exp
     state = ExperimentState.of(next(journal.told(Started, before=saved.position + 1)), source)
     state.restore(saved.state, saved.position, hash_of(row, None))
     return state
-
-
-def _rows_in(journal: Journal, ranges: Iterable[tuple[int, int]]) -> Iterator[Row]:
-    for first, last in ranges:
-        yield from itertools.islice(journal.rows(after=first - 1), last - first + 1)
