@@ -73,12 +73,6 @@ class PolicyInput:
         seen = np.zeros(0, dtype=bool) if rules is None else rules.seen
         self.known_columns, self.late_columns = np.flatnonzero(seen), np.flatnonzero(~seen)
 
-    def actions(self, actions: Sequence[int | str], what: str = "actions") -> list[int]:
-        """The numbers of actions that are given by name or number."""
-        if what != "actions":
-            return [self._names.id(action, what) for action in actions]
-        return self._names.ids(actions, once=True)
-
     def offered(self, ids: Sequence[int] | None) -> Sequence[int]:
         """The ids of the rows on offer: those asked for, or every action that is active."""
         return self._names.active if ids is None else ids
@@ -86,7 +80,7 @@ class PolicyInput:
     def require_declared(self, request: DecisionRequest) -> None:
         """Refuse a group that the spec does not know and a default that is no action: both would be kept."""
         if request.default is not None:
-            self.actions([request.default], "default")
+            self._names.id(request.default, "default")
         if not request.group:
             return
         groups = [request.group] if isinstance(request.group, str) else request.group
@@ -128,7 +122,7 @@ class PolicyInput:
 
     def read(self, request: DecisionRequest) -> Asked:
         """What is asked, in numbers."""
-        ids = None if request.actions is None else self.actions(request.actions)
+        ids = None if request.actions is None else self._names.ids(request.actions, once=True)
         context, known = request.context, self._features
         x = self._x(context, request.features, len(self.offered(ids)))
         usage = self._usage(request.usage)
