@@ -59,23 +59,13 @@ _CALLS: Final = (DecisionRequest, OutcomeRequest)
 class Experiment:
     """The one place where an experiment changes. One thread at a time may call `open`, `process` and `close`.
 
-    Parameters
-    ----------
-    expire_after : float
-        Seconds until a decision without its whole outcome is no longer waited for.
-    max_pending : int
-        Decisions waited for at most.
-    snapshot_every : int
-        Entries between two snapshots; more where many decisions are pending, since each snapshot holds them.
-    accept_changes : bool
-        Whether to go on under a spec that differs from the journal's, where what was learnt fits.
-    accept_clock : bool
-        Whether to believe the machine's clock at the start, however long after the journal's last entry it is.
-    reset_caps : sequence of str
-        Hard caps, by the names that `/v1/state` gives them, that begin at 0 when such a change is accepted. Without a change
-        nothing is reset: a service that starts twice does not refill them twice.
-    clock : callable, optional
-        Seconds since 1970; by default a `SteadyClock`, which does not jump when the machine's clock does.
+    - expire_after, max_pending: Seconds until a decision without its whole outcome is no longer waited for; how many at most.
+    - snapshot_every: Entries between two snapshots; more where many decisions are pending, since each snapshot holds them.
+    - accept_changes: Whether to go on under a spec that differs from the journal's, where what was learnt fits.
+    - accept_clock: Whether to believe the machine's clock at the start, however long after the journal's last entry it is.
+    - reset_caps: Hard caps, by the names that `/v1/state` gives them, that begin at 0 when such a change is accepted. Without a
+      change nothing is reset: a service that starts twice does not refill them twice.
+    - clock: Seconds since 1970; by default a `SteadyClock`, which does not jump when the machine's clock does.
     """
 
     def __init__(

@@ -72,17 +72,11 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Service:
-    """Some experiments behind HTTP: an ASGI application, whose lifespan starts and stops their threads.
+    """Some open experiments behind HTTP: an ASGI application, whose lifespan starts and stops their threads.
 
-    Parameters
-    ----------
-    experiments : list of Experiment
-        Open already. Their names differ.
-    keys : Keys, optional
-        Without, everyone who reaches the port may do everything; requests that come by way of a browser's page are refused.
-    max_in_flight : int
-        Decisions, outcomes and changes that may be under way at once; one more is answered 503. Each experiment has its share of
-        them. Reads have an eighth as many beside them.
+    - keys: Without, everyone who reaches the port may do everything; requests that come by way of a browser's page are refused.
+    - max_in_flight: Decisions, outcomes and changes that may be under way at once; one more is answered 503. Each experiment has
+      its share of them. Reads have an eighth as many beside them.
     """
 
     def __init__(

@@ -165,25 +165,14 @@ def make_service(
 ) -> Service:
     """The ASGI application behind `serve`, its experiments open: for another server than Uvicorn.
 
-    Parameters
-    ----------
-    specs : sequence of paths or Spec
-    data : path, optional
-        Folder of the SQLite journals; `tightrope-data` by default.
-    database : str, optional
-        ``postgresql://…`` instead; or ``env:NAME`` or ``file:PATH``, which hold that; or ``memory:``, which keeps nothing: see
-        `tightrope.service.storage`.
-    keys : path, optional
-    max_in_flight, max_body_bytes
-        Requests at once, and the size of each: beyond them 503 and 413.
-    heads : path, optional
-        Folder for the heads of journals in a database: see `journal.heads`. By default in the user's folder for state.
-    accept_restored : bool
-        Go on with a journal that lacks entries which the head on this machine knows of, such as a restored backup.
-    trust : bool
-        Whether classes of your own that specs and journals name may run: see `tightrope.trust`.
-    options
-        Those of `Experiment`: `expire_after`, `max_pending`, `accept_changes` …
+    - data: Folder of the SQLite journals; `tightrope-data` by default.
+    - database: ``postgresql://…`` instead; or ``env:NAME`` or ``file:PATH``, which hold that; or ``memory:``, which keeps nothing
+      (`tightrope.service.storage`).
+    - max_in_flight, max_body_bytes: Requests at once, and the size of each: beyond them 503 and 413.
+    - heads: Folder for the heads of journals in a database: see `journal.heads`. By default in the user's folder for state.
+    - accept_restored: Go on with a journal that lacks entries which the head on this machine knows of, such as a restored backup.
+    - trust: Whether classes of your own that specs and journals name may run: see `tightrope.trust`.
+    - options: Those of `Experiment`: `expire_after`, `max_pending`, `accept_changes` …
     """
     if not specs:
         raise InvalidInput("specs must name at least one spec, but got none.")

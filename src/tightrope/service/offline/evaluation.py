@@ -132,29 +132,14 @@ def judge(
     may_miss: float = 0.05,
     seed: int = 0,
 ) -> Judgement:
-    """What the policy of `spec` would have earned, and what its rules would have cost, by an open journal.
+    """What the policy of `spec` would have earned, and what its rules would have cost, by an open journal; or `Unanswerable`.
 
-    Parameters
-    ----------
-    journal : Journal
-    spec : Spec
-        Whose [policy] is judged. Actions, context and rules are the journal's where it does not state them.
-    method : "dr", "snips", "ips" or "replay"
-    clip : float, optional
-        Cut weights off at this.
-    last : int, optional
-        Look at so many of the newest decisions alone.
-    may_lack : float
-        The share of decisions that may be without their whole outcome; they are left out, as if it were missing by chance.
-    may_miss : float
-        The share of what the policy does that may fall where the service had less than one chance in the number of decisions.
-    seed : int
-        Of the draws that decide which rounds are the policy's own.
-
-    Raises
-    ------
-    Unanswerable
-        With the reasons.
+    - spec: Whose [policy] is judged. Actions, context and rules are the journal's where it does not state them.
+    - clip: Cut weights off at this.
+    - last: Look at so many of the newest decisions alone.
+    - may_lack: The share of decisions that may be without their whole outcome; they are left out, as if missing by chance.
+    - may_miss: The share of what the policy does that may fall where the service had less than one chance in all decisions.
+    - seed: Of the draws that decide which rounds are the policy's own.
     """
     for name, share in (("may_lack", may_lack), ("may_miss", may_miss)):
         finite_number(name, share, low=0.0, high=1.0)
