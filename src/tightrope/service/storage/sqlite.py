@@ -116,38 +116,34 @@ class SqliteJournal(Journal):
         self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
     ) -> None:
         """One transaction, one fsync."""
-        connection = self._open_connection()
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?)", rows)
-            if snapshots:
-                connection.executemany("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)", snapshots)
-            if drop:
-                connection.executemany("DELETE FROM snapshot WHERE position = ?", zip(drop))
-            connection.execute("COMMIT")
-        except (apsw.Error, OSError) as error:
-            # The connection stays open: to open the file again would bring frames back to life whose fsync has failed.
-            with contextlib.suppress(apsw.Error):
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-            raise _failure(self.path, error) from error
+        with self._opened() as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?)", rows)
+                if snapshots:
+                    insert = "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)"
+                    connection.executemany(insert, snapshots)
+                if drop:
+                    connection.executemany("DELETE FROM snapshot WHERE position = ?", zip(drop))
+                connection.execute("COMMIT")
+            except (apsw.Error, OSError):
+                # The connection stays open: to open the file again would bring frames back to life whose fsync has failed.
+                with contextlib.suppress(apsw.Error):
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                raise
         if self._log_to_empty:
-            with contextlib.suppress(apsw.Error):
+            with contextlib.suppress(JournalError):
                 self._empty_log(0)
 
     def overwrite(self, rows: Sequence[Row]) -> None:
         """What was there is zeros in the file, and the write-ahead log is emptied, as soon as no reader is in the way."""
-        connection = self._open_connection()
-        try:
+        data = [(row.data, row.position) for row in rows]
+        with self._opened() as connection:
             with connection:
-                connection.executemany(
-                    "UPDATE journal SET data = ? WHERE position = ?",
-                    [(row.data, row.position) for row in rows],
-                )
+                connection.executemany("UPDATE journal SET data = ? WHERE position = ?", data)
             self._log_to_empty = True
             self._empty_log(_READERS_MS)
-        except (apsw.Error, OSError) as error:
-            raise _failure(self.path, error) from error
         if self._log_to_empty:
             log.warning(
                 "%s: erased, but a reader keeps the write-ahead log: it is emptied when the reader is done",
@@ -156,12 +152,9 @@ class SqliteJournal(Journal):
 
     def probe(self) -> None:
         """Write a page, and bring the log into the file, which is what needs room."""
-        connection = self._open_connection()
-        try:
+        with self._opened() as connection:
             connection.execute("UPDATE probe SET count = count + 1")
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        except (apsw.Error, OSError) as error:
-            raise _failure(self.path, error) from error
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
         # In one query for many, with room for a power of two: so there are few different queries to prepare.
@@ -216,25 +209,27 @@ class SqliteJournal(Journal):
 
     def _empty_log(self, patience: int) -> None:
         """Bring all of the write-ahead log into the file and empty it, unless a reader keeps it for so many milliseconds."""
-        connection = self._open_connection()
-        connection.set_busy_timeout(patience)
-        try:
-            [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        finally:
-            connection.set_busy_timeout(_BUSY_MS)
+        with self._opened() as connection:
+            connection.set_busy_timeout(patience)
+            try:
+                [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                connection.set_busy_timeout(_BUSY_MS)
         self._log_to_empty = bool(busy)
 
     def _select(self, query: str, bindings: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-        connection = self._open_connection()
-        try:
+        with self._opened() as connection:
             yield from connection.execute(query, bindings)
-        except (apsw.Error, OSError) as error:
-            raise _failure(self.path, error) from error
 
-    def _open_connection(self) -> apsw.Connection:
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[apsw.Connection]:
+        """The connection; what fails on it is a `JournalError`."""
         if self._connection is None:
             raise JournalError(f"{self.path}: the journal is not open.")
-        return self._connection
+        try:
+            yield self._connection
+        except (apsw.Error, OSError) as error:
+            raise _failure(self.path, error) from error
 
     def _take_lock(self) -> None:
         if self._lock is not None:

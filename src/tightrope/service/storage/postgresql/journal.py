@@ -7,6 +7,7 @@ writer out even if a lease were ever lost. What the methods promise is said in `
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import struct
@@ -190,30 +191,21 @@ class PostgresJournal(Journal):
             self._known.note(row.event_id for row in rows if row.kind <= LAST_BY_EVENT)
         parameters: list[bytes] = [self._experiment.encode(), _int8(self._term)]
         parameters += _columns(rows, _ROW_TYPES)
-        try:
+        with self._opened() as connection:
             if snapshots or drop or not rows:
                 parameters += [*_columns(snapshots, _SNAPSHOT_TYPES), _array(_INT8, drop)]
-                written = self._open_connection().call(_APPEND_ALL, parameters).ntuples == 1
+                written = connection.call(_APPEND_ALL, parameters).ntuples == 1
             else:
-                written = self._open_connection().call(_APPEND, parameters).command_tuples == len(rows)
-        except psycopg.Error as error:
-            raise self._lost(error) from None
+                written = connection.call(_APPEND, parameters).command_tuples == len(rows)
         if not written:
             raise self._lost(JournalError("another process has taken over; nothing was written."))
 
     def overwrite(self, rows: Sequence[Row]) -> None:
         """What was there is vacuumed away, snapshots too; the server's files, its own log and its replicas follow in their time."""
         # The function takes out what is sealed, whatever the rows here say: this role may not change rows in any other way.
-        positions = [row.position for row in rows]
-        connection = self._open_connection()
-        try:
-            with connection.transaction():
-                done = connection.execute(
-                    "SELECT tightrope_erase(%s, %s, %s)", (self._experiment, self._term, positions)
-                )
-                [written] = done.fetchone() or [0]
-        except psycopg.Error as error:
-            raise self._lost(error) from None
+        values = (self._experiment, self._term, [row.position for row in rows])
+        with self._opened() as connection, connection.transaction():
+            [written] = connection.execute("SELECT tightrope_erase(%s, %s, %s)", values).fetchone() or [0]
         if written != len(rows):
             raise self._lost(JournalError("another process has taken over; nothing was erased."))
         # Of large tables that takes a while, which nobody need wait for.
@@ -224,21 +216,17 @@ class PostgresJournal(Journal):
     def probe(self) -> None:
         """Write a row that does not matter."""
         query = "INSERT INTO tightrope_probe AS old VALUES (%s, 1) ON CONFLICT (experiment) DO UPDATE SET count = old.count + 1"
-        try:
-            self._open_connection().execute(query, (self._experiment,))
-        except psycopg.Error as error:
-            raise self._lost(error) from None
+        with self._opened() as connection:
+            connection.execute(query, (self._experiment,))
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
-        connection, known = self._open_connection(), self._known
+        known = self._known
         if known is not None and known.complete:
             event_ids = [one for one in event_ids if known.may_hold(one)]
             if not event_ids:
                 return []
-        try:
+        with self._opened() as connection:
             found = connection.call(_FIND, [self._experiment.encode(), _array(_TEXT, event_ids)])
-        except psycopg.Error as error:
-            raise self._lost(error) from None
         return [_row(found, at) for at in range(found.ntuples)]
 
     def rows(self, after: int = 0) -> Iterator[Row]:
@@ -311,16 +299,18 @@ class PostgresJournal(Journal):
         return [Row(*row) for row in self._all(query, (self._experiment, *bindings))]
 
     def _all(self, query: str, bindings: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        try:
-            with self._open_connection().cursor(binary=True) as cursor:
-                return cursor.execute(query, bindings).fetchall()
-        except psycopg.Error as error:
-            raise self._lost(error) from None
+        with self._opened() as connection, connection.cursor(binary=True) as cursor:
+            return cursor.execute(query, bindings).fetchall()
 
-    def _open_connection(self) -> Connection:
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Connection]:
+        """The connection; after any error on it `open` is needed."""
         if self._connection is None:
             raise JournalError("the journal is not open.")
-        return self._connection
+        try:
+            yield self._connection
+        except psycopg.Error as error:
+            raise self._lost(error) from None
 
     def _let_go(self) -> None:
         self._known = None
