@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -33,6 +33,8 @@ from tightrope_client import responses
 log = logging.getLogger("tightrope.service")
 
 _ROWS_AT_ONCE: Final = 16
+_Part: TypeAlias = tuple[Literal["reward", "usage"], int]
+_PARTS: Final[tuple[_Part, ...]] = (("reward", AWAITS_REWARD), ("usage", AWAITS_COSTS))
 
 # --- what callers do ---
 
@@ -83,8 +85,8 @@ def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
         batch.write(state.learn(decided.number, **fresh))
         waiting = state.waiting.get(decided.number)
     awaits = 0 if waiting is None else waiting[0]
-    missing = [name for name, bit in (("reward", AWAITS_REWARD), ("usage", AWAITS_COSTS)) if awaits & bit]
-    return Answer.of({"event_id": event_id, "sequence": decided.number, "awaits": missing})
+    missing = [name for name, bit in _PARTS if awaits & bit]
+    return Answer.of(responses.Outcome(event_id=event_id, sequence=decided.number, awaits=missing))
 
 
 # --- what readers ask ---
@@ -212,9 +214,9 @@ def show_rules(batch: Batch, request: None) -> Answer:
         except SolverError as error:
             why = f"the linear program could not be solved: {error}"
     if found is None:
-        return Answer.of({"reward": None, "rounds": 0, "rules": [], "why": why})
-    rules = [{"name": name, "without": value} for name, value in found.without.items()]
-    return Answer.of({"reward": found.reward, "rounds": found.rounds, "rules": rules, "why": None})
+        return Answer.of(responses.RuleCosts(reward=None, rounds=0, rules=[], why=why))
+    rules = [responses.RuleCost(name=name, without=value) for name, value in found.without.items()]
+    return Answer.of(responses.RuleCosts(reward=found.reward, rounds=found.rounds, rules=rules, why=None))
 
 
 def list_changes(batch: Batch, request: requests.PageQuery) -> Answer:
@@ -236,7 +238,7 @@ def list_changes(batch: Batch, request: requests.PageQuery) -> Answer:
 
 def list_snapshots(batch: Batch, request: None) -> Answer:
     """Snapshots that can be rolled back to."""
-    return Answer.of({"snapshots": [_snapshot(one) for one in batch.journal.snapshots()]})
+    return Answer.of(responses.SnapshotList(snapshots=[_snapshot(one) for one in batch.journal.snapshots()]))
 
 
 _CHANGES = (entries.Started, entries.ModeChanged, entries.RolledBack, entries.Erased, entries.WarmStarted)
@@ -273,7 +275,7 @@ def roll_back(batch: Batch, request: requests.RollbackRequest) -> Answer:
             raise Refusal(409, "damaged", f"the snapshot at position {request.position} can't be read")
         wanted = batch.rewritten[request.position]
     batch.write(state.roll_back(request.position, wanted.state, request.restore))
-    return Answer.of({"position": state.position, "restored": _snapshot(wanted)})
+    return Answer.of(responses.Rollback(position=state.position, restored=_snapshot(wanted)))
 
 
 def erase(batch: Batch, request: requests.ErasureRequest) -> Answer:
@@ -282,7 +284,7 @@ def erase(batch: Batch, request: requests.ErasureRequest) -> Answer:
     if not known:
         raise Refusal(404, "unknown", f"nothing was decided or sent for event_id {request.event_ids[0]!r}")
     missing = [event_id for event_id in request.event_ids if event_id not in known]
-    return Answer.of({"erased": sorted(known), "unknown": missing, "entries": rows})
+    return Answer.of(responses.Erasure(erased=sorted(known), unknown=missing, entries=rows))
 
 
 # --- parts of answers, as plain data for JSON ---
