@@ -423,7 +423,7 @@ ROUTES: Final = (
 
 def document(specs: Sequence[Spec] = (), *, keys: bool = True) -> dict[str, Any]:
     """The OpenAPI document of the service, with the contexts of some experiments."""
-    return openapi.with_contexts(openapi.document(ROUTES, keys=keys), specs)
+    return openapi.document(ROUTES, specs, keys=keys)
 
 
 # --- requests ---

@@ -54,8 +54,8 @@ class Route:
         return None if given is type(None) else given
 
 
-def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
-    """The OpenAPI document of a table of routes."""
+def document(routes: Sequence[Route], specs: Sequence[Spec] = (), *, keys: bool = True) -> dict[str, Any]:
+    """The OpenAPI document of a table of routes, with what callers of some experiments send as `context`."""
     bodies = [route.request for route in routes if route.method == "POST" and route.request is not None]
     sent_back = [route.answer for route in routes if not isinstance(route.answer, str)]
     _, schemas = msgspec.json.schema_components(
@@ -67,32 +67,23 @@ def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
             _limit(schema)
         if name in EXAMPLES:
             schema["examples"] = [EXAMPLES[name]]
+    encoders = [(spec.name, spec.encoder) for spec in specs if spec.encoder is not None]
+    if encoders:
+        known = [{"title": f"context of {name}", **encoder.schema()} for name, encoder in encoders]
+        sent = schemas["DecisionRequest"]["properties"]["context"]
+        sent |= {"anyOf": [*known, {"type": "null"}], "default": None}
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, keys)
-    components: dict[str, Any] = {"schemas": schemas}
-    words = "A key from `tightrope keys create`. A service on loopback may need none."
-    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": words}}
     words = "Decisions under rules that hold at all times. A 200 means that what it says is on disk."
+    needed = "A key from `tightrope keys create`. A service on loopback may need none."
+    security = {"key": {"type": "http", "scheme": "bearer", "description": needed}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Tightrope", "version": __version__, "description": words},
         "paths": paths,
-        "components": components,
+        "components": {"schemas": schemas, "securitySchemes": security},
     }
-
-
-def with_contexts(api: dict[str, Any], specs: Sequence[Spec]) -> dict[str, Any]:
-    """The OpenAPI document with what callers of these experiments send as `context`: which columns, which values."""
-    known = [
-        {"title": f"context of {spec.name}", **spec.encoder.schema()}
-        for spec in specs
-        if spec.encoder is not None
-    ]
-    if known:
-        properties = api["components"]["schemas"]["DecisionRequest"]["properties"]
-        properties["context"] |= {"anyOf": [*known, {"type": "null"}], "default": None}
-    return api
 
 
 def page(api: dict[str, Any]) -> str:
