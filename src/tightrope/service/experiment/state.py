@@ -334,7 +334,7 @@ class ExperimentState:
         """Go live, into shadow mode, or pause."""
         if default is not None and mode != "shadow":
             raise InvalidInput(f"default is for shadow mode, but got mode {mode!r}.")
-        self.default = None if default is None else self.spec.action_names.id(default, "default")
+        self.default = None if default is None else self.spec.registry.id(default, "default")
         self.mode = mode
         return entries.ModeChanged(mode=mode, default=self.default)
 
@@ -565,14 +565,14 @@ class ExperimentState:
 
     def _default(self, request: DecisionRequest, ids: list[int] | None) -> int:
         if request.default is not None:
-            served = self.spec.action_names.id(request.default, "default")
+            served = self.spec.registry.id(request.default, "default")
         elif self.default is not None:
             served = self.default
         else:
             raise InvalidInput("default is missing: in shadow mode it says which action is served.")
         if ids is not None and served not in ids:
             caps = self.ledger.caps
-            if caps and (request.actions is None or served in self.spec.action_names.ids(request.actions)):
+            if caps and (request.actions is None or served in self.spec.registry.ids(request.actions)):
                 raise Exhausted(caps, f"the default action {self.spec.actions[served]!r}")
             raise InvalidInput(
                 f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."

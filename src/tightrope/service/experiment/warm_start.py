@@ -40,7 +40,7 @@ def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Log) -> None:
             if not abs(reward) <= LIMITS.reward:
                 raise InvalidInput(f"rewards must lie in ±{LIMITS.reward:g}, but the table has {reward:g}")
             read.require_reward(reward)
-        ids = np.array([spec.action_names.id(name) for name in past.action_names])[taken]
+        ids = np.array([spec.registry.id(name) for name in past.action_names])[taken]
         if spec.vector is not None:
             raise InvalidInput(
                 "a table has columns by name, so the spec needs a [context] in place of [features]"
