@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
-import pickle
 import subprocess
 import sys
 import types
 
 import pytest
+from joblib.externals import cloudpickle
 
 import tightrope as tr
 
@@ -69,4 +69,8 @@ def test_no_name_comes_twice_and_unknown_ones_are_refused():
 
 def test_a_function_that_names_the_environments_goes_to_another_process() -> None:
     environments = tr.environments
-    assert pickle.loads(pickle.dumps(environments)) is environments
+
+    def named():
+        return environments
+
+    assert cloudpickle.loads(cloudpickle.dumps(named))() is environments
