@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import pickle
 import subprocess
 import sys
 import types
 
 import pytest
-from joblib.externals import cloudpickle
+from joblib.externals.loky.backend.reduction import dumps
 
 import tightrope as tr
 
@@ -73,4 +74,4 @@ def test_a_function_that_names_the_environments_goes_to_another_process() -> Non
     def named():
         return environments
 
-    assert cloudpickle.loads(cloudpickle.dumps(named))() is environments
+    assert pickle.loads(dumps(named))() is environments
