@@ -44,8 +44,8 @@ def evidence(
 ) -> Path:
     """Measure what the page about `ShadowPrice` says, and write it; returns the path of the page.
 
-    As the command `tightrope evidence`; `progress` is as in `tightrope.simulate`, and `tell` is called with a line whenever a part is
-    done. What `out` has of parts that are not run is shown with the others.
+    As the command `tightrope evidence`; `progress` is as in `tightrope.simulate`, and `tell` is called with a line whenever a part
+    is done. What `out` has of parts that are not run is shown with the others.
 
     Examples
     --------

@@ -41,9 +41,9 @@ def reproduce(
 ) -> Path:
     """Run one study, or all, and write one report; returns the path of its page.
 
-    `rounds` and `replications` are by default each study's own. `out` gets `index.html`, a PNG for each figure, `summary.json`, and
-    `curves.csv` with one row for each run and recorded round; `tell` is called with a line whenever a run starts. Else as the command
-    `tightrope reproduce`. Ctrl-C ends it, and the studies that were finished are still written.
+    `rounds` and `replications` are by default each study's own. `out` gets `index.html`, a PNG for each figure, `summary.json`,
+    and `curves.csv` with one row for each run and recorded round; `tell` is called with a line whenever a run starts. Else as the
+    command `tightrope reproduce`. Ctrl-C ends it, and the studies that were finished are still written.
     """
     if name != "all" and name not in STUDIES:
         raise InvalidInput(f"study must be one of {', '.join([*STUDIES, 'all'])}, but got {name!r}.")

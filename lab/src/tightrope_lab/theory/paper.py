@@ -49,17 +49,10 @@ Form = Literal["mended", "printed"]
 
 
 def radius(n: Rounds, d: int, T: int, m: float = 1.0, ridge: float = 1.0) -> Rounds:
-    """√β, the radius of the confidence set: √λ·m + sqrt(2 log T + d log(1 + n/(dλ))).
+    """√β, the radius of the confidence set: √λ·m + sqrt(2 log T + d log(1 + n/(dλ))), m a bound on ‖θ*‖ and λ the `ridge`.
 
-    Parameters
-    ----------
-    n : number or array
-        Rewards learnt so far: t − 1 in round t when none is late.
-    d, T, m, ridge
-        Features, horizon, a bound on ‖θ*‖, λ.
+    n rewards were learnt so far: t − 1 in round t when none is late.
 
-    Examples
-    --------
     >>> radius(0, d=20, T=1)
     1.0
     >>> round(radius(0, d=20, T=100), 6) == round(1 + math.sqrt(2 * math.log(100)), 6)

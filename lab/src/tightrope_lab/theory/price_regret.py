@@ -39,19 +39,9 @@ def price_cost_bound(costs: Any, prices: Any, V: Any, b: Any) -> Floats:
 
     Σ_t w²/(2V_t) + (V_T p(T) + b_T)²/(2V_T) + Σ_{t<T} (b_t²/2)(1/V_t − 1/V_{t+1})
     + Σ_{t<T} S⁺(t) [Δp + Δ(b/V)]⁺ + Σ_{t<T} min(S⁻(t), b_t + V_t p(t)) [−Δp]⁺, with Δx = x_{t+1} − x_t. It holds for every path of
-    costs, prices ≥ 0, and V and b that never fall. E Reg(T) ≤ `linucb_bound` + its expectation, for an optimistic r̃.
+    costs (T, K), prices ≥ 0 (T, K), and V (T,) and b (T,) or (T, K) that never fall. E Reg(T) ≤ `linucb_bound` + its expectation,
+    for an optimistic r̃.
 
-    Parameters
-    ----------
-    costs : (T, K) array
-        What the actions taken cost.
-    prices : (T, K) array
-        p.
-    V : (T,) array
-    b : (T,) or (T, K) array
-
-    Examples
-    --------
     >>> price_cost_bound([[1.0], [-1.0]], [[0.5], [0.5]], [1.0, 1.0], [0.0, 0.0])     # ½ + ½ + ½·½²
     array([1.125])
     """
@@ -92,19 +82,9 @@ def regret_bound_prices(
 
     `linucb_bound` + 2B²√τ + K(¼P²√τ + 2Pτ^¼ + 6 + 2 log τ) + KP(1.71 P√τ + 12.6 τ^¼ + Σ_i s(2^i − 1)), where B² = K and s is
     `excess_bound`, summed over the changes 2^i ≤ τ. Changed in every round, bounded prices may have a regret that is linear in τ.
-    r̃ is an upper confidence bound, as for `linucb_bound`, clipped to [0, 1].
+    r̃ is an upper confidence bound, as for `linucb_bound`, clipped to [0, 1]. `price_cap` is P, for each price; else as
+    `regret_bound`.
 
-    Parameters
-    ----------
-    tau : number or array
-        Rounds played.
-    K, delta, d, T, m, ridge
-        Constraints, Slater's constant, features, horizon, bound on ‖θ*‖, and λ of the ridge regression.
-    price_cap : float
-        P, for each price.
-
-    Examples
-    --------
     >>> early, late = (regret_bound_prices(t, K=1, delta=0.5, d=4, T=t, price_cap=1.0) for t in (10**6, 10**10))
     >>> late < 10**10 and late / early < 250                        # √ of 10⁴ is 100; the rest are logarithms
     True
@@ -129,17 +109,8 @@ def regret_bound_prices(
 
 @dataclass(frozen=True)
 class FiniteWorld:
-    """Finitely many contexts with known rewards and costs that are seen before acting.
+    """Finitely many contexts, of probabilities (C,), with known rewards (C, J) and costs (C, J, K) that are seen before acting.
 
-    Parameters
-    ----------
-    weights : (C,) array
-        Probabilities of the contexts.
-    rewards : (C, J) array
-    costs : (C, J, K) array
-
-    Examples
-    --------
     >>> world = FiniteWorld([1.0], [[0.0, 1.0]], [[[-0.5], [0.5]]])
     >>> world.dual([0.0]), world.dual([1.0])
     (1.0, 0.5)
@@ -206,20 +177,9 @@ def regret_parts(world: FiniteWorld, rule: Callable[[int, Floats], Any], T: int,
     Slack left over costs exactly λ*·(−S(T)), and the rest is what prices away from λ* lose: both are lower bounds too. Regret is
     counted against D(λ*), which is OPT where λ* minimises D.
 
-    The law of the totals is worked out exactly, state by state: for costs on a grid, or few rounds.
+    The law of the totals is worked out exactly, state by state: for costs on a grid, or few rounds. `rule` gives λ (K,) for round
+    t = 1, 2, … and totals (K,); `optimum` is λ* (K,).
 
-    Parameters
-    ----------
-    world : FiniteWorld
-    rule : callable
-        λ (K,) for round t = 1, 2, … and totals (K,).
-    T : int
-        Rounds.
-    optimum : (K,) array
-        λ*.
-
-    Examples
-    --------
     >>> world = FiniteWorld([0.5, 0.5], [[0.0, 1.0], [0.0, 0.4]], [[[-0.5], [0.5]]] * 2)
     >>> parts = regret_parts(world, lambda t, S: steered_prices(0.4, S, 1.0, 2.0), 6, [0.4])
     >>> round(parts.regret, 9) == round(parts.slack + parts.gaps, 9)

@@ -80,15 +80,8 @@ class Guarantees:
 def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guarantees:
     """Every promise of the theorems, mended, for one problem, with λ = 1.
 
-    Parameters
-    ----------
-    K, delta, d, T
-        Constraints, Slater's constant, features, horizon.
-    m : float
-        Bound on ‖θ*‖, for costs known before acting; Theorem 2 has m = 1.
+    m bounds ‖θ*‖ for costs known before acting; Theorem 2 has m = 1.
 
-    Examples
-    --------
     >>> guarantees(K=18, delta=0.00625, d=20, T=62_500).violation_ends > 1e16     # the hospital
     True
     """

@@ -27,23 +27,11 @@ LONGEST_FIRST_WAIT = 1000
 class Ratchet:
     """The rule R(m₀, t₀): V_t = v√t, b_tk = β_t + m_k V_t, and when m_k is raised.
 
-    After round s ≥ g, each rule k with S_k(s) > 0 has its m_k ← max(m₀, 2m_k). Was there one, then with m the largest m_k and
-    s' = max(s, ⌈(Km²/v)²⌉), g ← max(min(2s, s + 1000), s' + ⌈4Km²V_{s'}⌉): it takes so long until a raise has worked.
-    At first all m_k are 0 and g = t₀.
+    After round s ≥ g, each rule k with S_k(s) > 0 has its m_k ← max(m₀, 2m_k). Was there one, then with m the largest m_k and s' =
+    max(s, ⌈(Km²/v)²⌉), g ← max(min(2s, s + 1000), s' + ⌈4Km²V_{s'}⌉): it takes so long until a raise has worked. At first all m_k
+    are 0 and g = t₀. `v` lies in (0, 1], `beta` is the small buffer, `m0` the first raise, and nothing is raised before round
+    `t0`.
 
-    Parameters
-    ----------
-    v : float
-        In (0, 1].
-    beta : Power
-        The small buffer.
-    m0 : float
-        The first raise.
-    t0 : int
-        Nothing is raised before this round.
-
-    Examples
-    --------
     >>> rule = Ratchet()
     >>> rule.V(100), rule.buffer(10_000, np.array([0.0, 0.5]))
     (5.0, array([20., 45.]))
@@ -114,22 +102,10 @@ def ratchet_promise(
 ) -> RatchetPromise:
     """m* = max{8(1 + p̄)/δ, 8 + 3√ℓ}, ℓ = log(K/(vq)): no rule whose m_k is as large is raised again, with probability 1 − q.
 
-    At most N = 1 + ⌈log₂(m*/m₀)⌉ raises of each rule, with probability 1 − q − KN·10(K³/v²) m*⁴ e^{−0.6 m*²}. Assumed, beside
-    what `totals` assumes: v ≤ 1, and from round (Km*²/v)² on β_t ≤ V_t and √K(β_{t+1} − β_t) ≤ δ/8, which is checked.
+    At most N = 1 + ⌈log₂(m*/m₀)⌉ raises of each rule, with probability 1 − q − KN·10(K³/v²) m*⁴ e^{−0.6 m*²}. Assumed, beside what
+    `totals` assumes: v ≤ 1, and from round (Km*²/v)² on β_t ≤ V_t and √K(β_{t+1} − β_t) ≤ δ/8, which is checked. K ≥ 1,
+    `price_bound` is p̄, a bound on ‖p‖₁, q lies in (0, 1), and the ratchet is by default `Ratchet()`.
 
-    Parameters
-    ----------
-    K, delta
-        Constraints, at least one, and Slater's constant.
-    price_bound : float
-        p̄, a bound on ‖p‖₁.
-    q : float
-        In (0, 1).
-    ratchet : Ratchet, optional
-        `Ratchet()` by default.
-
-    Examples
-    --------
     >>> promise = ratchet_promise(K=1, delta=0.5, price_bound=1.0)
     >>> promise.m_star, promise.raises, round(promise.probability, 6)
     (32.0, 9, 0.99)
@@ -160,17 +136,10 @@ def rounds_without_safe_action(costs: Any, available: Any = None) -> NDArray[np.
     """Which rounds offer no action whose costs are all at or below 0: there the guard can't keep its promise.
 
     Where there are none, and no total starts above 0, an argmax among the actions with S + W_j ≤ 0 keeps every total at or below
-    zero in every round, surely, whatever prices, V and b are: an action without a positive cost is always among them.
+    zero in every round, surely, whatever prices, V and b are: an action without a positive cost is always among them. `costs` (n,
+    J, K) are those of n rounds, or contexts, that can occur, (J, K) of one; `available` (n, J) says which actions each offers, all
+    by default.
 
-    Parameters
-    ----------
-    costs : (n, J, K) array
-        The costs of n rounds, or contexts, that can occur; (J, K) for one.
-    available : (n, J) array of bool, optional
-        Which actions each offers; all by default.
-
-    Examples
-    --------
     >>> rounds_without_safe_action([[[0.5], [-0.1]], [[0.5], [0.2]]])
     array([1])
     >>> rounds_without_safe_action([[[0.5], [-0.1]]], available=[[True, False]])
