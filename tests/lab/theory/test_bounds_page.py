@@ -31,7 +31,7 @@ def test_rounds_without_violation(K, delta):
     outgrowing = {"K": K, "delta": delta, "V": HALF_ROOT, "b": LogTimes(2.0, HALF_ROOT)}
     cells = [
         f"{theory.violation_ends(K=K, delta=delta):,}",
-        f"{theory.violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon):,}",
+        f"{theory.violation_ends_schedule(theory.Steering(K, delta, V, theory.Summed(epsilon))):,}",
         both(K=K, delta=delta, V=V, b=Summed(epsilon)),
         both(**outgrowing),
         both(**outgrowing, price_bound=1.0),
@@ -93,8 +93,8 @@ def test_rounds_without_violation_where_the_tightening_is_capped(K, delta):
     cells = [
         written(theory.violation_ends(K=K, delta=delta)),
         written(theory.violation_ends_capped(K=K, delta=delta)),
-        written(theory.violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon.power)),
-        written(theory.violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon)),
+        written(theory.violation_ends_schedule(theory.Steering(K, delta, V, theory.Summed(epsilon.power)))),
+        written(theory.violation_ends_schedule(theory.Steering(K, delta, V, theory.Summed(epsilon)))),
         "{} ({})".format(
             *map(
                 written,

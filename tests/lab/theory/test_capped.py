@@ -76,11 +76,11 @@ class TestProof:
         V, epsilon = theory.capped_schedules(K=K, delta=delta)
         end = theory.violation_ends_capped(K=K, delta=delta)
         taus = np.unique(np.geomspace(1, end, 200).astype(np.int64)).astype(float)
-        sharp = theory.violation_bound_schedule(taus, K=K, delta=delta, V=V, epsilon=epsilon)
+        sharp = theory.violation_bound_schedule(taus, theory.Steering(K, delta, V, theory.Summed(epsilon)))
         assert np.all(sharp <= theory.violation_bound_capped(taus, K=K, delta=delta) + 1e-9)
         assert theory.violation_bound_capped(end, K=K, delta=delta) == 0
         assert theory.violation_bound_capped(end * (1 - 1e-9) - 1, K=K, delta=delta) > 0
-        assert theory.violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon) <= end
+        assert theory.violation_ends_schedule(theory.Steering(K, delta, V, theory.Summed(epsilon))) <= end
         assert theory.capped_ends(K=K, delta=delta)[0] <= end
 
     @pytest.mark.parametrize(("K", "delta"), GRID)
@@ -189,7 +189,7 @@ class TestExactlySolvedRuns:
         for eta in etas:
             bound = theory.log_moment_bound(tau, theory.Steering(**setting, eta=eta))
             assert np.all(np.log(moments[eta]) <= bound)
-        queue = theory.queue_bound_schedule(tau + 1, K=1, delta=0.5, V=V, epsilon=epsilon)
+        queue = theory.queue_bound_schedule(tau + 1, theory.Steering(1, 0.5, V, theory.Summed(epsilon)))
         assert np.all(mean + 0.25 * tau <= queue)
 
     def test_steps_inside_the_drift_are_what_makes_it_hold_from_the_start(self):
@@ -217,8 +217,11 @@ def test_a_run_of_the_queues_stays_below(K):
         totals[t - 1] = max(0.0, K * spent)
     tau = np.arange(1, n + 1)
     assert totals.max() > 0
-    assert np.all(queues <= theory.queue_bound_schedule(tau, K=K, delta=delta, V=V, epsilon=epsilon) + 1e-9)
-    sharp = theory.violation_bound_schedule(tau, K=K, delta=delta, V=V, epsilon=epsilon)
+    assert np.all(
+        queues
+        <= theory.queue_bound_schedule(tau, theory.Steering(K, delta, V, theory.Summed(epsilon))) + 1e-9
+    )
+    sharp = theory.violation_bound_schedule(tau, theory.Steering(K, delta, V, theory.Summed(epsilon)))
     assert np.all(totals <= sharp + 1e-9)
     assert np.all(totals <= theory.violation_bound_capped(tau, K=K, delta=delta))
 
@@ -263,7 +266,7 @@ def test_the_policy_itself_stays_below_with_any_model_and_bonus_and_no_horizon(m
     run = tr.simulate(policy, env, rounds=3_000, replications=60, seed=1, record=300)
     V, epsilon = theory.capped_schedules(K=2, delta=delta)
     rounds = run.rounds.astype(float)
-    sharp = theory.violation_bound_schedule(rounds, K=2, delta=delta, V=V, epsilon=epsilon)
+    sharp = theory.violation_bound_schedule(rounds, theory.Steering(2, delta, V, theory.Summed(epsilon)))
     assert np.all(
         run.violation.mean <= np.minimum(sharp, theory.violation_bound_capped(rounds, K=2, delta=delta))
     )

@@ -67,7 +67,7 @@ class TestViolation:
         V, epsilon = known_costs(1)
         V, epsilon = Power(0.5 * V.scale, 0.5), Power(epsilon.scale, -0.5)
         for tau in (200, 1_000, 3_000):
-            known = theory.violation_bound_schedule(tau, K=1, delta=0.5, V=V, epsilon=epsilon)
+            known = theory.violation_bound_schedule(tau, theory.Steering(1, 0.5, V, theory.Summed(epsilon)))
             assert known <= theory.violation_bound_measured(tau, K=1, delta=0.5, kept=10**9)
         assert theory.violation_bound_measured(30_000, K=1, delta=0.5, kept=10**9) == 0
 

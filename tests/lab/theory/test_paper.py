@@ -73,7 +73,9 @@ class TestByHand:
         # K = 4, δ = 1, ε = 1/2 from the start: ρ = 1/4, ν = 2·1.5 = 3, ζ = 1/37, 2/(ζρ) = 296, level 4(10 + 4·1.25) = 60
         want = 37 * math.log((1 - 1 / 296) ** 1000 + 296 * math.exp(63 / 37))
         V, epsilon = Power(10, 0), Power(0.5, 0)
-        assert theory.queue_bound_schedule(1001, K=4, delta=1, V=V, epsilon=epsilon) == pytest.approx(want)
+        assert theory.queue_bound_schedule(
+            1001, theory.Steering(4, 1, V, theory.Summed(epsilon))
+        ) == pytest.approx(want)
 
     def test_tail(self):
         # K = 2, δ = 0.6: ρ = 0.15, ν = 4, ζ = 0.15/(16 + 0.2) = 1/108
@@ -168,7 +170,7 @@ class TestViolationProof:
     def test_printed_is_true_by_the_sharper_route(self, K, delta):
         V, epsilon = known_costs(K, delta)
         taus = rounds_between(1, theory.violation_ends(K=K, delta=delta), 200)
-        sharp = theory.violation_bound_schedule(taus, K=K, delta=delta, V=V, epsilon=epsilon)
+        sharp = theory.violation_bound_schedule(taus, theory.Steering(K, delta, V, theory.Summed(epsilon)))
         printed = theory.violation_bound(taus, K=K, delta=delta, form="printed")
         assert np.all(sharp <= printed)
         assert np.all(printed <= theory.violation_bound(taus, K=K, delta=delta) + 1e-9 * printed)
@@ -292,34 +294,42 @@ def test_a_run_of_the_queues_stays_below(K, V, epsilon):
         totals[t - 1] = max(0.0, K * spent)
     tau = np.arange(1, n + 1)
     assert queues.max() > 0
-    assert np.all(queues <= theory.queue_bound_schedule(tau, K=K, delta=delta, V=V, epsilon=epsilon) + 1e-9)
     assert np.all(
-        totals <= theory.violation_bound_schedule(tau, K=K, delta=delta, V=V, epsilon=epsilon) + 1e-9
+        queues
+        <= theory.queue_bound_schedule(tau, theory.Steering(K, delta, V, theory.Summed(epsilon))) + 1e-9
+    )
+    assert np.all(
+        totals
+        <= theory.violation_bound_schedule(tau, theory.Steering(K, delta, V, theory.Summed(epsilon))) + 1e-9
     )
 
 
 class TestSchedules:
     def test_end(self):
         V, epsilon = known_costs(1, 0.5)
-        end = theory.violation_ends_schedule(K=1, delta=0.5, V=V, epsilon=epsilon)
+        end = theory.violation_ends_schedule(theory.Steering(1, 0.5, V, theory.Summed(epsilon)))
         around = np.array([end - 1, end])
-        bound = theory.violation_bound_schedule(around, K=1, delta=0.5, V=V, epsilon=epsilon)
+        bound = theory.violation_bound_schedule(around, theory.Steering(1, 0.5, V, theory.Summed(epsilon)))
         assert bound[0] > 0 == bound[1]
         later = np.geomspace(end, 1e9, 500)
-        assert not theory.violation_bound_schedule(later, K=1, delta=0.5, V=V, epsilon=epsilon).any()
+        assert not theory.violation_bound_schedule(
+            later, theory.Steering(1, 0.5, V, theory.Summed(epsilon))
+        ).any()
 
     def test_never_tight_enough(self):
         V, epsilon = Power(1.0, 0.5), Power(0.6, 0.0)
         tau = np.array([1.0, 100.0, 1e6])
-        bound = theory.queue_bound_schedule(tau, K=1, delta=0.5, V=V, epsilon=epsilon)
+        bound = theory.queue_bound_schedule(tau, theory.Steering(1, 0.5, V, theory.Summed(epsilon)))
         np.testing.assert_allclose(bound, 1.6 * (tau - 1))
-        assert theory.violation_ends_schedule(K=1, delta=0.5, V=V, epsilon=epsilon) is None
+        assert theory.violation_ends_schedule(theory.Steering(1, 0.5, V, theory.Summed(epsilon))) is None
 
     def test_a_zero_that_does_not_last_is_no_end(self):
         V, epsilon = Power(0.05, 0.7), Power(6.0, -0.5)
-        bound = theory.violation_bound_schedule(np.array([1e5, 1e15]), K=1, delta=0.5, V=V, epsilon=epsilon)
+        bound = theory.violation_bound_schedule(
+            np.array([1e5, 1e15]), theory.Steering(1, 0.5, V, theory.Summed(epsilon))
+        )
         assert bound[0] == 0 < bound[1]
-        assert theory.violation_ends_schedule(K=1, delta=0.5, V=V, epsilon=epsilon) is None
+        assert theory.violation_ends_schedule(theory.Steering(1, 0.5, V, theory.Summed(epsilon))) is None
 
     def test_sums_bracket_the_truth(self):
         for exponent in (-1.5, -1.0, -0.5, -0.2, 0.0):
@@ -435,7 +445,7 @@ def test_no_constraints():
         lambda tau: theory.violation_bound_linear(tau, delta=0.5, d=3, T=5000),
         lambda tau: theory.queue_bound_linear(tau, delta=0.5, d=3, T=5000),
         lambda tau: theory.violation_bound_schedule(
-            tau, K=2, delta=0.5, V=Power(1, 0.5), epsilon=Power(6, -0.5)
+            tau, theory.Steering(2, 0.5, Power(1, 0.5), theory.Summed(Power(6, -0.5)))
         ),
     ],
 )
@@ -508,12 +518,12 @@ class TestBadArguments:
             theory.drift_exponent(drift=0, jump=1)
 
     def test_schedules(self):
-        good = {"K": 1, "delta": 0.5, "V": Power(1, 0.5), "epsilon": Power(6, -0.5)}
-        for name, bad in (
-            ("V", Power(1, -0.5)),
-            ("V", Power(0, 0.5)),
-            ("epsilon", Power(6, 0.5)),
-            ("epsilon", 0.1),
-        ):
-            with pytest.raises(InvalidInput, match=f"^{name} must be a Power"):
-                theory.queue_bound_schedule(5, **{**good, name: bad})
+        good = theory.Summed(Power(6, -0.5))
+        for V in (Power(1, -0.5), Power(0, 0.5)):
+            with pytest.raises(InvalidInput, match=r"^V must be a Power"):
+                theory.Steering(1, 0.5, V, good)
+        for epsilon in (Power(6, 0.5), 0.1):
+            with pytest.raises(InvalidInput, match=r"^epsilon must be a Power"):
+                theory.Summed(epsilon)
+        with pytest.raises(InvalidInput, match=r"^b must be a Summed"):
+            theory.queue_bound_schedule(5, theory.Steering(1, 0.5, Power(1, 0.5), Power(2, 0.25)))

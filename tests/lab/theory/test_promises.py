@@ -52,9 +52,9 @@ class TestFailedConfidenceSets:
             total = np.cumsum(epsilon.scale / np.sqrt(np.arange(1.0, T + 1)))
             failed = math.sqrt(K) * (T + total[-1]) / T
             end = table.violation_ends_sharp
-            queue = theory.queue_bound_schedule(end + 1, K=K, delta=delta, V=V, epsilon=epsilon)
+            queue = theory.queue_bound_schedule(end + 1, theory.Steering(K, delta, V, theory.Summed(epsilon)))
             assert queue + failed <= total[end - 1]
-            assert theory.violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon) < end
+            assert theory.violation_ends_schedule(theory.Steering(K, delta, V, theory.Summed(epsilon))) < end
             end = table.violation_ends_best
             assert theory.expected_total_bound(end, theory.Steering(K, delta, V, Summed(epsilon))) <= -failed
             without = theory.expected_violation_ends(theory.Steering(K, delta, V, Summed(epsilon)))
@@ -67,7 +67,7 @@ class TestFailedConfidenceSets:
         pushed = np.array([t + np.sum(epsilon.scale / np.sqrt(np.arange(1.0, t + 1))) for t in tau])
         setting = {"K": K, "delta": delta, "V": V, "b": Summed(epsilon)}
         added = [
-            theory.queue_bound_schedule(tau + 1, K=K, delta=delta, V=V, epsilon=epsilon, T=end)
+            theory.queue_bound_schedule(tau + 1, theory.Steering(K, delta, V, theory.Summed(epsilon)), T=end)
             for end in (T, None)
         ]
         np.testing.assert_allclose(added[0] - added[1], math.sqrt(K) * pushed / T, rtol=2e-3)
@@ -88,8 +88,12 @@ class TestFailedConfidenceSets:
             start, end = schedules.tau_prime(K=K, delta=delta), theory.violation_ends(K=K, delta=delta)
             # The earliest horizon is the worst.
             for tau in np.unique(np.geomspace(start, end, 25).astype(int)).tolist():
-                sharp = theory.violation_bound_schedule(tau, K=K, delta=delta, V=V, epsilon=epsilon, T=tau)
+                sharp = theory.violation_bound_schedule(
+                    tau, theory.Steering(K, delta, V, theory.Summed(epsilon)), T=tau
+                )
                 for form in ("printed", "mended"):
                     assert sharp <= theory.violation_bound(tau, K=K, delta=delta, form=form)
-                queue = theory.queue_bound_schedule(tau, K=K, delta=delta, V=V, epsilon=epsilon, T=tau)
+                queue = theory.queue_bound_schedule(
+                    tau, theory.Steering(K, delta, V, theory.Summed(epsilon)), T=tau
+                )
                 assert math.sqrt(K) * queue <= theory.queue_bound(tau, K=K, delta=delta)

@@ -108,7 +108,7 @@ class TestRounds:
         for K, delta in ((1, 0.5), (1, 0.1), (3, 0.2), (18, 0.00625)):
             setting = paper(K, delta)
             queues = theory.violation_ends_schedule(
-                K=K, delta=delta, V=setting["V"], epsilon=setting["b"].epsilon
+                theory.Steering(K, delta, setting["V"], theory.Summed(setting["b"].epsilon))
             )
             assert 2.8 * ends(None, setting) < queues
 

@@ -26,6 +26,7 @@ from tightrope_lab.theory.paper import (
     sum_from_above,
     sum_from_below,
 )
+from tightrope_lab.theory.totals import Steering, Summed
 
 # Rounds whose costs are kept, at most.
 KEPT = 1024
@@ -81,7 +82,7 @@ def violation_bound_measured(tau: int, *, K: int, delta: float, kept: int = KEPT
     zeta = drift_exponent(**drift)
     begin = float(root * (start - 1 + sum_from_above(np.array(start - 1.0), epsilon)))
     total = float(sum_from_below(np.array(float(tau)), epsilon))
-    anyhow = queue_bound_schedule(float(tau + 1), K=K, delta=delta, V=V, epsilon=epsilon)
+    anyhow = queue_bound_schedule(float(tau + 1), Steering(K, delta, V, Summed(epsilon)))
     for ratio in RATIOS.tolist():
         p = overestimate_probability(start, tau, delta=delta, ratio=ratio, kept=kept)
         level = 4 * (ratio * delta * V(tau + 1) + K * (1 + eps**2)) / delta

@@ -3,7 +3,7 @@
 K constraints, `delta` Slater's constant, d features, T the horizon, `tau` a round (a number, or an array of them).
 Plain names are for costs known before acting, V_t = δ K^0.25 sqrt(2t/3) and ε_t = K^0.75 sqrt(6/t). Names in `_linear`
 are for costs learnt after acting, one constraint, V_t = δ d √t log(1+T)/4 and ε_t = 4 d log(1+T)/√t. Names in
-`_schedule` take any V and ε, and give nothing away that the proofs do not need to.
+`_schedule` take any V and ε, as a `Steering` whose buffer is `Summed(ε)`, and give nothing away that the proofs do not need to.
 
 Where `form` is an argument, "printed" is the formula as published, "mended" what its own proof gives once the slips in
 it are repaired. The regret bounds come out of the repair unchanged and have no `form`. Derivations: docs/bounds.md.
@@ -37,10 +37,10 @@ from tightrope_lab.theory.arguments import (
     falling,
     first_at_most,
     like,
-    rising,
     round_numbers,
     slater_constant,
 )
+from tightrope_lab.theory.totals import Steering, Summed
 
 Form = Literal["mended", "printed"]
 
@@ -338,9 +338,7 @@ def tightness_cost(tau: Rounds, *, delta: float, epsilon: Tightening) -> Rounds:
     return like(tau, sum_from_above(t, falling(epsilon)) / delta)
 
 
-def queue_bound_schedule(
-    tau: Rounds, *, K: int, delta: float, V: Power, epsilon: Tightening, T: int | None = None
-) -> Rounds:
+def queue_bound_schedule(tau: Rounds, steering: Steering, *, T: int | None = None) -> Rounds:
     """Bound on E‖Q(τ)‖₂, and so on every E[Q^{(k)}(τ)], for any V that never falls and ε that never rises.
 
     The proof of the lemma "Q bound" with nothing given away: moves of at most √K (1 + ε_{τ'}), the drift lemma with
@@ -348,13 +346,12 @@ def queue_bound_schedule(
     is not clipped at 0, give T: √K Σ_{t<τ} (1 + ε_t)/T is added, for a confidence set that fails. ε may be `Capped` at δ/2: then
     τ' = 1, and there is no start to drain.
 
-    >>> V, epsilon = Power(1.0, 0.5), Power(6.0, -0.5)
-    >>> queue_bound_schedule(np.array([1, 600, 10**6]), K=1, delta=0.5, V=V, epsilon=epsilon).round()
+    >>> steering = Steering(K=1, delta=0.5, V=Power(1.0, 0.5), b=Summed(Power(6.0, -0.5)))
+    >>> queue_bound_schedule(np.array([1, 600, 10**6]), steering).round()
     array([   0.,  855., 8079.])
     """
-    K, delta = constraints(K, delta)
+    K, delta, V, epsilon = _tightened(steering)
     t = round_numbers("tau", tau)
-    V, epsilon = rising(V), falling(epsilon)
     if K == 0:
         return like(tau, np.zeros_like(t))
     reachable = math.sqrt(K) * _pushed(t - 1, epsilon)
@@ -373,48 +370,45 @@ def queue_bound_schedule(
     return like(tau, np.where(t < start, reachable, np.minimum(reachable, drifted)))
 
 
-def violation_bound_schedule(
-    tau: Rounds, *, K: int, delta: float, V: Power, epsilon: Tightening, T: int | None = None
-) -> Rounds:
+def violation_bound_schedule(tau: Rounds, steering: Steering, *, T: int | None = None) -> Rounds:
     """Violation for any V and ε: Σ_k (E[Q^{(k)}(τ+1)] − Σ_{t≤τ} ε_t)⁺ by `queue_bound_schedule`, at most Kτ.
 
     Costs known before acting. With the paper's V and ε it lies below both forms of `violation_bound`. T is as there.
 
-    >>> V, epsilon = Power(1.0, 0.5), Power(6.0, -0.5)       # the paper's bandit, threshold 0.5
-    >>> violation_bound_schedule(np.array([10.0, 1e4, 1e5]), K=1, delta=0.5, V=V, epsilon=epsilon).round()
+    >>> bandit = Steering(K=1, delta=0.5, V=Power(1.0, 0.5), b=Summed(Power(6.0, -0.5)))       # the paper's, threshold 0.5
+    >>> violation_bound_schedule(np.array([10.0, 1e4, 1e5]), bandit).round()
     array([10.,  0.,  0.])
     """
+    K, _, _, epsilon = _tightened(steering)
     t = round_numbers("tau", tau, horizon=T)
-    Q = queue_bound_schedule(t + 1, K=K, delta=delta, V=V, epsilon=epsilon, T=T)
+    Q = queue_bound_schedule(t + 1, steering, T=T)
     return like(tau, K * np.clip(Q - sum_from_below(t, epsilon), 0.0, t))
 
 
-def violation_ends_schedule(
-    *, K: int, delta: float, V: Power, epsilon: Tightening, T: int | None = None
-) -> int | None:
+def violation_ends_schedule(steering: Steering, *, T: int | None = None) -> int | None:
     """Round from which `violation_bound_schedule` stays zero; None if never, as when 4 V_τ/δ outgrows Σ ε_t.
 
     With T, what a confidence set that fails adds is taken as large as it can be in T rounds, √K Σ_{t≤T} (1 + ε_t)/T; an end beyond
     T promises nothing within the horizon.
 
-    >>> violation_ends_schedule(K=1, delta=0.5, V=Power(1.0, 0.5), epsilon=Power(6.0, -0.5)) < 10_000
+    >>> violation_ends_schedule(Steering(K=1, delta=0.5, V=Power(1.0, 0.5), b=Summed(Power(6.0, -0.5)))) < 10_000
     True
-    >>> violation_ends_schedule(K=18, delta=0.00625, V=Power(4.0, 0.5), epsilon=Power(1.0, -0.5)) is None
+    >>> violation_ends_schedule(Steering(K=18, delta=0.00625, V=Power(4.0, 0.5), b=Summed(Power(1.0, -0.5)))) is None
     True
     """
-    epsilon = falling(epsilon)
+    K, _, V, epsilon = _tightened(steering)
     power = epsilon.power if isinstance(epsilon, Capped) else epsilon
     failed = 0.0
     if T is not None:
         rounds = np.array(float(whole_number("T", T, low=1)))
-        failed = float(math.sqrt(whole_number("K", K, low=0)) * _pushed(rounds, epsilon) / rounds)
+        failed = float(math.sqrt(K) * _pushed(rounds, epsilon) / rounds)
 
     def over(tau: int) -> bool:
-        Q = queue_bound_schedule(tau + 1.0, K=K, delta=delta, V=V, epsilon=epsilon)
+        Q = queue_bound_schedule(tau + 1.0, steering)
         return bool(K == 0 or Q + failed <= sum_from_below(np.array(float(tau)), epsilon))
 
     # With p ≤ 1 + q, const + a·t^p − c·t^(1+q) starts above zero and crosses it once; with p > 1 + q it comes back.
-    if whole_number("K", K, low=0) > 0 and rising(V).exponent > 1 + power.exponent:
+    if K > 0 and V.exponent > 1 + power.exponent:
         return None
     high = 1
     while not over(high):
@@ -532,6 +526,13 @@ def first_round(root: float) -> int:
 
 
 # Arguments ----------------------------------------------------------------------------------------
+
+
+def _tightened(steering: Steering) -> tuple[int, float, Power, Tightening]:
+    """K, δ, V and ε, where the buffer is what tightening the constraints by ε builds up."""
+    if not isinstance(steering.b, Summed):
+        raise InvalidInput(f"b must be a Summed, but got {steering.b!r}.")
+    return *constraints(steering.K, steering.delta), steering.V, steering.b.epsilon
 
 
 def _known(tau: Any, K: Any, delta: Any, form: str) -> tuple[int, float, Floats]:

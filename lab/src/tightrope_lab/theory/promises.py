@@ -90,7 +90,7 @@ def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guara
     steering = Steering(K, delta, V, Summed(epsilon))
     ends = (
         violation_ends(K=K, delta=delta),
-        violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon, T=T),
+        violation_ends_schedule(steering, T=T),
         expected_violation_ends(steering, T=T),
     )
     return Guarantees(
