@@ -298,7 +298,7 @@ class _Watched:
         self._phases, self._decisions = [*phases_of(env, rounds)], 0
         self._policy, self._env, self._rounds, self._delay = policy, env, rounds, delay
         self._held_back: deque[tuple[Any, ...]] = deque()
-        self._log = _Log(np.zeros(rounds))
+        self.log = _Log(np.zeros(rounds))
         self._told = bool(getattr(policy, "sees_context", False))
         # The package's own decisions tell the mixture that they were drawn from, others' own method of that name.
         self._tells = isinstance(policy, Policy) and policy.randomised
@@ -308,18 +308,19 @@ class _Watched:
         return getattr(self._policy, name)
 
     def copy(self, seed: int) -> _Watched:
-        twin = _Watched(self._policy.copy(seed), self._env, self._rounds, self._delay)
-        if isinstance(twin._policy, Policy):
+        policy = self._policy.copy(seed)
+        if isinstance(policy, Policy):
             # A league says by its numbers who can't keep the rules.
-            twin._policy.notify = ignore
-        self.logs.append(twin._log)
+            policy.notify = ignore
+        twin = _Watched(policy, self._env, self._rounds, self._delay)
+        self.logs.append(twin.log)
         return twin
 
     def decide(self, *, context: int, **offer: Any) -> Any:
         if self._told:
             offer["context"] = context
         pi = None if self._mixture is None else self._mixture(**offer)
-        log, clock = self._log, time.perf_counter_ns
+        log, clock = self.log, time.perf_counter_ns
         start = clock()
         decision = self._policy.decide(**offer)
         log.nanoseconds[log.round] += clock() - start
@@ -329,7 +330,7 @@ class _Watched:
         return decision
 
     def learn(self, *outcome: Any) -> None:
-        log, clock = self._log, time.perf_counter_ns
+        log, clock = self.log, time.perf_counter_ns
         self._held_back.append(outcome)
         if len(self._held_back) > self._delay:
             known = self._held_back.popleft()
@@ -352,5 +353,5 @@ class _Watched:
             if pi is not None and ids is not None:
                 W = W[list(ids)]
         excess = np.maximum(W[row] if pi is None else pi @ W, 0.0)
-        self._log.excess += float(excess.sum())
-        self._log.above += bool((excess > VIOLATION).any())
+        self.log.excess += float(excess.sum())
+        self.log.above += bool((excess > VIOLATION).any())
