@@ -43,7 +43,8 @@ def test_the_right_label_alone_earns(name):
 
 
 def test_costs_are_those_of_the_rules():
-    wine, rules = MADE["wine"], real_tables.wine_rules()
+    wine = MADE["wine"]
+    rules = wine.rules
     strong = wine.costs[:, 0, 0] != 0
     assert 0.3 < strong.mean() < 0.7
     assert np.array_equal(wine.costs[strong][0], rules.costs(group="strong"))

@@ -233,12 +233,8 @@ class Withheld(TypedDict):
 class HardCapState(TypedDict):
     """Where a hard cap stands: `used` of `total`, in the rule's units, and what it keeps off offer now.
 
-    Attributes
-    ----------
-    used : float
-        What is used or reserved.
-    reserved : float
-        The part of `used` that is held until the outcomes say what was really used.
+    - used: What is used or reserved.
+    - reserved: The part of `used` that is held until the outcomes say what was really used.
     """
 
     name: str
