@@ -45,7 +45,9 @@ class Assumptions:
         return all(item.holds for item in self.items)
 
     def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        rows = [(item.statement, item.measured, "yes" if item.holds else "NO") for item in self.items]
+        rows: list[tuple[str, ...]] = [
+            (item.statement, item.measured, "yes" if item.holds else "NO") for item in self.items
+        ]
         return ("assumption", "measured", "holds"), rows
 
     def __str__(self) -> str:
