@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,7 +85,8 @@ def ask(world: World, seed: int) -> Found:
     whole = Learnt.of(rows, world.rules.cost_range)
     rewards, costs = whole.expected(rows)
     plain = lp.allocation(np.full(len(rows), 1.0 / len(rows)), rewards, costs).value
-    return Found(*found.policy, float(np.mean(truths)), *found.mix, float(np.mean(mixes)), float(plain))
+    policy, mix = astuple(found.policy), astuple(found.mix)
+    return Found(*policy, float(np.mean(truths)), *mix, float(np.mean(mixes)), float(plain))
 
 
 # --- worlds ---

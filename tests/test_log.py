@@ -10,9 +10,9 @@ import pytest
 
 import tightrope as tr
 from tightrope import InvalidInput
+from tightrope.frames import Frame
 from tightrope.log import History, Log, LogColumns
 from tightrope.offpolicy import evaluate
-from tightrope.tables import read_table
 
 GOOD: dict[str, Any] = {
     "actions": [0, 1, 1],
@@ -149,5 +149,5 @@ def test_rows_of_a_file_that_lack_something_are_left_out(tmp_path):
         log.for_actions(["1", "3"])
     with pytest.raises(InvalidInput, match=r"log\.csv: no row has all of arm, won, none"):
         History(file="log.csv", action="arm", reward="won", usage={"n": "none"}).of(
-            read_table(tmp_path / "log.csv").with_columns({"none": np.full(4, np.nan)})
+            Frame({"arm": [1, 2], "won": [0, 1], "none": [None, None]}, path=tmp_path / "log.csv")
         )

@@ -50,10 +50,12 @@ class Frame:
 
     Parameters
     ----------
-    table : DataFrame, pyarrow Table, structured array, mapping of columns, sequence of rows, or (n, p) array
+    table : DataFrame, pyarrow Table, structured array, mapping of columns, sequence of rows, (n, p) array, or Frame
         A row is a mapping, a named tuple, a Series or a record; what a mapping does not hold is missing.
     names : sequence of str, optional
         The columns of an array, which has no names, in order; "x0", "x1", … by default.
+    rows : optional
+        Of a Frame, the numbers of those that are meant, or a mask.
 
     Attributes
     ----------
@@ -75,19 +77,13 @@ class Frame:
         table: Any,
         names: Sequence[str] | None = None,
         *,
+        rows: Any = None,
         path: Path | None = None,
         sha256: str | None = None,
     ) -> None:
-        if isinstance(table, np.ndarray) and table.dtype.names is None:
-            table = _of_array(table, names)
-        elif _is_sequence(table):
-            table = _of_rows(table)
-        elif not isinstance(table, Mapping | np.ndarray | Frame | _Part):
-            import narwhals as nw
-
-            table = nw.from_native(table, eager_only=True, pass_through=True)
-        self._table = table
-        self.names = _names(table)
+        self._table = table if isinstance(table, Frame) else _columns(table, names)
+        self._rows = rows
+        self.names: tuple[Any, ...] = _names(self._table)
         self.path, self.sha256 = path, sha256
         self._length: int | None = None
         self._read: dict[str, Values] = {}
@@ -130,51 +126,21 @@ class Frame:
 
     def where(self, rows: Any) -> Frame:
         """Some of its rows, by their numbers or by a mask; the file that it was read from stays its own."""
-        return Frame(_Part(self, np.asarray(rows), {}), path=self.path, sha256=self.sha256)
-
-    def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> Frame:
-        """The same with other columns in the place of those of these names, or beside them."""
-        read = {name: _typed_array(name, np.asarray(array)) for name, array in columns.items()}
-        return Frame(_Part(self, slice(None), read), path=self.path, sha256=self.sha256)
+        return Frame(self, rows=np.asarray(rows), path=self.path, sha256=self.sha256)
 
     def to_dict(self) -> dict[str, list[Any]]:
         """All columns as lists, None where nothing is."""
         return {name: self.column(name).to_list() for name in self.names}
 
     def _values(self, name: str) -> Values:
-        table = self._table
-        if isinstance(table, Frame | _Part):
-            return table.column(name)
-        try:
-            raw = table[name] if not self.names or name in self.names else None
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-            raw = None
-        if raw is None:
-            raise self._unknown(name)
-        return _read(name, raw)
-
-    def _unknown(self, name: Any) -> InvalidInput:
-        known = [str(one) for one in self.names]
-        listed = f"; it has: {', '.join(known)}" if known else ""
-        return InvalidInput(f"frame must have a column {name!r}{did_you_mean(name, known)}{listed}")
-
-
-class _Part(NamedTuple):
-    """Some rows of a frame, with columns in the place of its own or beside them."""
-
-    frame: Frame
-    rows: NDArray[Any] | slice
-    columns: Mapping[str, Values]
-
-    @property
-    def names(self) -> tuple[Any, ...]:
-        return tuple(dict.fromkeys([*self.frame.names, *self.columns]))
-
-    def column(self, name: str) -> Values:
-        if name in self.columns:
-            return self.columns[name]
-        array, missing = self.frame.column(name)
-        return Values(array[self.rows], missing[self.rows])
+        if name not in self.names:
+            known = [str(one) for one in self.names]
+            near = did_you_mean(name, known)
+            raise InvalidInput(f"frame must have a column {name!r}{near}; it has: {', '.join(known)}")
+        if not isinstance(self._table, Frame):
+            return _read(name, self._table[name])
+        found = self._table.column(name)
+        return found if self._rows is None else Values(found.array[self._rows], found.missing[self._rows])
 
 
 class AsFrame:
@@ -240,9 +206,8 @@ def row_of(value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
         return None if columns else value
     if isinstance(value, np.void) and value.dtype.names:
         return dict(zip(value.dtype.names, value.tolist()))
-    if hasattr(value, "_asdict"):
-        named: Mapping[str, Any] = value._asdict()
-        return named
+    if (by_name := getattr(value, "_asdict", None)) is not None:
+        return dict(by_name())
     if hasattr(value, "index") and hasattr(value, "to_dict") and getattr(value, "ndim", 0) == 1:
         series: Mapping[str, Any] = value.to_dict()
         return series
@@ -296,27 +261,29 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _is_sequence(value: Any) -> bool:
-    return (
-        isinstance(value, Sequence) and not isinstance(value, str | bytes) and not hasattr(value, "_asdict")
-    )
+def _columns(table: Any, names: Sequence[str] | None) -> Any:
+    """A table whose columns can be had by their names."""
+    if isinstance(table, np.ndarray) and table.dtype.names is None:
+        return _of_array(table, names)
+    if isinstance(table, Mapping | np.ndarray):
+        return table
+    if isinstance(table, Sequence) and not isinstance(table, str | bytes) and not hasattr(table, "_asdict"):
+        return _of_rows(table)
+    import narwhals as nw
+
+    try:
+        return nw.from_native(table, eager_only=True)
+    except TypeError:
+        what = type(table).__name__
+        raise InvalidInput(f"a table of named columns is needed, or a list of rows, but got {what}") from None
 
 
 def _names(table: Any) -> tuple[Any, ...]:
-    """What its columns are called; nothing where it does not say."""
-    if isinstance(table, Frame | _Part):
+    if isinstance(table, Frame):
         return table.names
     if isinstance(table, Mapping):
         return tuple(table)
-    if isinstance(table, np.ndarray):
-        return tuple(table.dtype.names or ())
-    if hasattr(table, "columns"):
-        return tuple(table.columns)
-    if hasattr(table, "__getitem__") and not isinstance(table, str | bytes):
-        return ()
-    raise InvalidInput(
-        f"a table of named columns is needed, or a list of rows, but got {type(table).__name__}"
-    )
+    return tuple(table.dtype.names or () if isinstance(table, np.ndarray) else table.columns)
 
 
 def _of_array(table: NDArray[Any], names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
@@ -351,7 +318,7 @@ def _read(name: str, raw: Any) -> Values:
 
         raw = nw.from_native(raw, series_only=True, pass_through=True)
         if not isinstance(raw, nw.Series):
-            raw = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw)
+            raw = np.asarray(raw)
         elif raw.dtype.is_numeric() or raw.dtype.is_temporal():
             raw = raw.to_numpy()
     if isinstance(raw, np.ndarray):
@@ -363,14 +330,9 @@ def _read(name: str, raw: Any) -> Values:
     for begin in range(0, max(1, len(raw)), CHUNK):
         part = raw[begin : begin + CHUNK]
         # NumPy would turn a mixed list into strings without a word.
-        entries = (
-            list(part)
-            if isinstance(part, list | tuple)
-            else part.to_numpy().tolist()
-            if hasattr(part, "to_numpy")
-            else part.tolist()
-        )
-        parts.append(_typed_objects(name, entries, begin))
+        if not isinstance(part, list | tuple):
+            part = part.tolist() if isinstance(part, np.ndarray) else part.to_list()
+        parts.append(_typed_objects(name, list(part), begin))
     return parts[0] if len(parts) == 1 else joined(name, parts)
 
 

@@ -14,10 +14,10 @@ table. It is made of arrays, of a DataFrame, of a file (`History.read`), or of a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -44,10 +44,11 @@ from tightrope.validation import (
 
 Codes: TypeAlias = NDArray[np.int64]
 PerAction: TypeAlias = dict[str, str | float]
+_Log = TypeVar("_Log", bound="Log")
 
 
 class LogColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which columns of a table hold what: one action and one reward a row, or a reward for every action, or the right action.
+    """Which columns of a table hold what: one action and one reward per row, or a reward for every action, or the right action.
 
     Parameters
     ----------
@@ -72,13 +73,11 @@ class LogColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def __post_init__(self) -> None:
         if self.label is not None and (self.action is not None or self.reward is not None):
-            raise InvalidInput(
-                "label must be given without action and reward: it tells every action's reward"
-            )
+            raise InvalidInput("label must be given without action and reward: it replaces both")
         if self.label is None and self.reward is None:
             raise InvalidInput("reward is missing: name the column of what was earned, or a label")
         if isinstance(self.reward, dict) and self.action is not None:
-            raise InvalidInput("action must be left out where reward tells every action's reward")
+            raise InvalidInput("action must be left out if reward names a column for every action")
         if isinstance(self.reward, str) and self.action is None:
             raise InvalidInput("action is missing: name the column of what was done")
         if self.success is not None and not isinstance(self.reward, str):
@@ -232,7 +231,8 @@ class Log(AsFrame):
             if (named := len(names)) != K:
                 raise InvalidInput(f"constraints must name the {K} columns of costs, but got {named} names.")
         every = known or tuple(f"action {j}" for j in range(count))
-        self._become(
+        _fill(
+            self,
             actions=ids,
             rewards=y,
             costs=w,
@@ -246,13 +246,6 @@ class Log(AsFrame):
             columns=LogColumns(action="action", reward="reward"),
             left_out=0,
         )
-
-    def _become(self, **fields: Any) -> None:
-        for field, value in fields.items():
-            if isinstance(value, np.ndarray):
-                value = value.copy()
-                value.flags.writeable = False
-            object.__setattr__(self, field, value)
 
     @classmethod
     def from_frame(
@@ -278,19 +271,10 @@ class Log(AsFrame):
         columns : LogColumns
             Which of its columns hold what.
         actions : sequence of str, optional
-            All actions, in their order; by default those of the table, sorted.
-        encoder : Encoder, optional
-            What makes features of a row: `contexts`.
-        costs : sequence of str
-            Columns of what was done alone that are `costs`, as they stand.
-        probability : column name, optional
-            The probability with which each action was drawn: `propensities`.
-        unit : column name or names, optional
-            Who or what each row belongs to: `groups`.
-        in_order : bool
-            As in the constructor.
-        every : bool
-            Whether every one of `actions` must occur.
+            All actions, in their order; by default those of the table, sorted. With `every` each must occur.
+        encoder, costs, probability, unit, in_order
+            What makes features of a row; columns of the costs of what was done, of its probability, and of what a row belongs to:
+            `contexts`, `costs`, `propensities` and `groups` of the constructor.
         named : callable
             The name of an action, by the value in the table.
         left_out : int
@@ -318,13 +302,11 @@ class Log(AsFrame):
         else:
             assert columns.reward is not None
             rewards = frame.numbers(columns.reward)
-        log = object.__new__(cls)
-        log._become(
+        log = _fill(
+            object.__new__(cls),
             actions=done,
             rewards=rewards,
-            costs=np.column_stack([frame.numbers(one) for one in costs])
-            if len(costs)
-            else np.empty((len(frame), 0)),
+            costs=np.column_stack([np.empty((len(frame), 0)), *map(frame.numbers, costs)]),
             propensities=None if probability is None else frame.numbers(probability),
             contexts=None if encoder is None else encoder.transform(frame),
             groups=None if unit is None else _require_two(units(frame, unit)),
@@ -405,15 +387,12 @@ class Log(AsFrame):
                 f"the table has the actions {list(self.action_names)}, but the spec {list(names)}"
             )
         order = np.array(wanted.ids(self.action_names))
+        changes: dict[str, Any] = {"action_names": tuple(names)}
         if self.tells_all:
-            at = np.argsort(order)
-            return self._with(rewards=self.rewards[:, at], action_names=tuple(names))
-        return self._with(actions=order[self.actions], action_names=tuple(names))
-
-    def _with(self, **changes: Any) -> Self:
-        log = object.__new__(type(self))
-        log._become(**{field.name: getattr(self, field.name) for field in fields(self)} | changes)
-        return log
+            changes["rewards"] = self.rewards[:, np.argsort(order)]
+        else:
+            changes["actions"] = order[self.actions]
+        return _fill(object.__new__(type(self)), **vars(self) | changes)
 
     def __repr__(self) -> str:
         return f"Log(rows={self.n_rows}, actions={self.n_actions}, constraints={self.n_constraints})"
@@ -453,6 +432,16 @@ class Log(AsFrame):
         )
 
 
+def _fill(log: _Log, **fields: Any) -> _Log:
+    """Set the fields of a log that is being made, arrays as copies that nobody can write."""
+    for field, value in fields.items():
+        if isinstance(value, np.ndarray):
+            value = value.copy()
+            value.flags.writeable = False
+        object.__setattr__(log, field, value)
+    return log
+
+
 def action_ids(
     actions: ArrayLike, names: tuple[str, ...] | None, n: int, count: int | None, what: str = "actions"
 ) -> Codes:
@@ -482,8 +471,9 @@ def _require_propensities(p: Array, ids: Codes) -> None:
         taken = p[np.arange(len(p)), ids]
         if (taken == 0).any():
             i = first(taken == 0)[0]
-            what = f"propensities[{i}, {ids[i]}] is that of the logged action"
-            raise InvalidInput(f"{what}: it must be above 0.")
+            raise InvalidInput(
+                f"propensities[{i}, {ids[i]}] is that of the logged action: it must be above 0."
+            )
         return
     require_finite("propensities", p)
     bad = (p <= 0) | (p > 1)

@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args, get_origin
 
-if TYPE_CHECKING:
-    import msgspec
+import msgspec
 
 
 class Fault(NamedTuple):
@@ -75,9 +74,16 @@ def fault(
     `shown` writes values into the message, and `table` is what the caller's format calls a mapping.
     """
     message, _, path = str(error).partition(" - at `$")
-    path = path.removesuffix("`")
-    path, what = _with_keys(path, value, message) if "[...]" in path else (path, _value_at(value, path))
-    came = shown(what)
+    path, within_mapping, _ = path.removesuffix("`").partition("[...]")
+    if within_mapping:  # msgspec does not say at which key: the first entry that is refused by itself
+        mapping, of = _value_at(value, path), _entry_type(_type_at(kind, path))
+        for key, entry in mapping.items():
+            try:
+                msgspec.convert(entry, of)
+            except msgspec.ValidationError as inner:
+                found = fault(inner, entry, of, shown=shown, table=table)
+                return Fault(f"{path}.{key}{found.path}", found.words, found.unknown)
+    came = shown(_value_at(value, path))
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
     missing = re.fullmatch(r"Object missing required field `(.*)`", message)
     expected = re.fullmatch(r"Expected `(.*?)`, got `.*`", message)
@@ -95,7 +101,8 @@ def fault(
             path, f"must be {' or '.join(_choices(_type_at(kind, path), shown) or words)}, but got {came}"
         )
     if message == "Number out of range":
-        return Fault(path, "must be a finite number, but what came is too large for one")
+        infinite = (at for at, leaf in leaves(value) if isinstance(leaf, float) and math.isinf(leaf))
+        return Fault(next(infinite, path), "must be a finite number, but what came is too large for one")
     if "matching regex" in message:
         return Fault(path, f"must hold no control characters, but got {came}")
     if bound:
@@ -135,8 +142,6 @@ def _value_at(value: Any, path: str) -> Any:
 
 def _type_at(kind: Any, path: str) -> Any:
     """The type of what stands at `path` below something of type `kind`; None where no Struct says."""
-    import msgspec
-
     for name, _ in _STEP.findall(path):
         struct = _struct(kind)
         fields = () if struct is None else msgspec.structs.fields(struct)
@@ -146,8 +151,6 @@ def _type_at(kind: Any, path: str) -> Any:
 
 def _struct(kind: Any) -> type[msgspec.Struct] | None:
     """The Struct that `kind` is, or that it admits."""
-    import msgspec
-
     for one in (kind, *get_args(kind)):
         if isinstance(one, type) and issubclass(one, msgspec.Struct):
             return one
@@ -161,41 +164,18 @@ def _choices(kind: Any, shown: Callable[[Any], str]) -> list[str]:
     return ["a number", *texts] if texts and float in parts else texts
 
 
-def _with_keys(path: str, value: Any, message: str) -> tuple[str, Any]:
-    """`path` with each [...], which is msgspec's word for the values of a mapping, replaced by the key at fault; what is there."""
-    got = re.search(r"got `(\w+)`", message)
-    is_that = _KINDS[got[1] if got else "number"]
-    for concrete, what in _expanded(path, value):
-        if is_that(what):
-            return concrete, what
-    head = path.partition("[...]")[0]
-    return head, _value_at(value, head)
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value in nested tables and lists, and where it stands."""
+    if isinstance(value, Mapping):
+        for name, entry in value.items():
+            yield from leaves(entry, f"{path}.{name}")
+    elif isinstance(value, list):
+        for i, entry in enumerate(value):
+            yield from leaves(entry, f"{path}[{i}]")
+    else:
+        yield path, value
 
 
-def _expanded(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Every path that `path` may stand for, and what is there. A key may look like a step, or like [...] itself."""
-    head, more, tail = path.partition("[...]")
-    found = _value_at(value, head)
-    if not more:
-        yield path, found
-    elif isinstance(found, Mapping):
-        for key, entry in found.items():
-            for rest, what in _expanded(tail, entry):
-                yield f"{head}.{key}{rest}", what
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-# What msgspec says came, and out of range: a number that is too large to be one.
-_KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "bool": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "str": lambda value: isinstance(value, str),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-    "int": _is_number,
-    "float": _is_number,
-    "number": lambda value: _is_number(value) and math.isinf(value),
-}
+def _entry_type(kind: Any) -> Any:
+    """The type of the values of the mapping that `kind` is, or that it admits."""
+    return next((get_args(one)[1] for one in (kind, *get_args(kind)) if get_origin(one) is dict), Any)

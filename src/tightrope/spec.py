@@ -23,6 +23,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -33,7 +34,7 @@ from tightrope.encoder import Encoder
 from tightrope.encoder.fields import Category, Field, Number, Vector
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.log import History
-from tightrope.messages import did_you_mean, fault, fields_at
+from tightrope.messages import did_you_mean, fault, fields_at, leaves
 from tightrope.problem import Problem, Seen, Vectors
 from tightrope.rules import RULE_KINDS, Rule, Rules, rule_fields
 from tightrope.rules.rule import rule_from_data
@@ -45,6 +46,7 @@ Usage: TypeAlias = dict[str, dict[str, float]]
 # What decides where a spec names no kind.
 DEFAULT_KIND = "shadow-price"
 _PAPERS_KIND = "pessimistic-optimistic"
+_PAPERS_MODELS = (None, "ridge", "disjoint-ridge", "arm-means")
 
 
 class SpecError(InvalidInput):
@@ -114,9 +116,7 @@ class RuleSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a ``[[rule]]`` says beyond the rule itself."""
 
     rule: Rule
-    usage: dict[str, float] | None = (
-        None  # what each action uses, where that is fixed; None: the caller sends it
-    )
+    usage: dict[str, float] | None = None  # what each action uses; None: the caller sends it
     hard: bool = False  # the service never lets the running total pass `total`, not even once
     total: float | None = None  # what may be used up in all, whatever the number of decisions
 
@@ -177,11 +177,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def usage(self) -> Usage:
         """What each action uses, for each usage that the rules fix: ready for `Rules.costs`."""
-        return {
-            name: one.usage
-            for one in self.rule_specs
-            if one.usage is not None and (name := one.rule.quantity.usage) is not None
-        }
+        stated = ((one.rule.quantity.usage, one.usage) for one in self.rule_specs)
+        return {name: usage for name, usage in stated if name is not None and usage is not None}
 
     @property
     def context_names(self) -> tuple[str, ...]:
@@ -261,7 +258,9 @@ def make_spec(
     if trust:
         grant(data, folder)
     reader = _Reader(source, folder, trust)
-    reader.refuse_infinite(data)
+    for path, value in leaves(data):
+        if isinstance(value, float) and not math.isfinite(value):
+            reader.refuse(path[1:], f"must be a finite number, but got {value}")
     reader.refuse_unknown(data, _TOP, "")
     actions = _read_actions(reader, data)
     vector = _read_vector(reader, data)
@@ -342,21 +341,19 @@ def names_encoder(context: Mapping[str, Any]) -> bool:
 
 
 def _read_context(reader: _Reader, table: Mapping[str, Any]) -> Encoder | None:
-    fields: dict[str, Field] = {}
     if names_encoder(table):
         stated = table["encoder"]
         for name in table:
             if name != "encoder":
                 reader.refuse(f"context.{name}", "can't stand beside an encoder, which has all the fields")
-        try:
+        with reader.at("context.encoder"):
             if isinstance(stated, str):
                 return Encoder.load(reader.folder / stated)
             return Encoder.from_dict(stated)
-        except InvalidInput as error:
-            reader.refuse("context.encoder", error)
+    kinds: dict[str, type[Field]] = {"number": Number, "category": Category}
+    fields: dict[str, Field] = {}
     for name, entry in table.items():
         where = f"context.{name}"
-        kinds: dict[str, type[Field]] = {"number": Number, "category": Category}
         if not isinstance(entry, Mapping):
             reader.refuse(
                 where, f'must be a table such as {{ type = "number", min = 0, max = 1 }}, but got {entry!r}'
@@ -390,8 +387,7 @@ def _read_reward(reader: _Reader, table: Mapping[str, Any]) -> tuple[float, floa
 
 def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
     several = isinstance(tables, list)
-    beside = ("settings", "where", "folder", "trust")
-    known = [one for one in PolicySpec.__struct_fields__ if one not in beside]
+    known = PolicySpec.__struct_fields__[: PolicySpec.__struct_fields__.index("settings")]
     policies: list[PolicySpec] = []
     for i, table in enumerate(tables if several else [tables]):
         where = f"policy[{i}]" if several else "policy"
@@ -403,20 +399,14 @@ def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
         # Schedules are the paper's policy's: what another kind calls by their names is its own affair.
         schedules = () if kind == _PAPERS_KIND else ("slater", "V", "epsilon")
         read = [one for one in known if one not in schedules]
-        typed = {
-            key: _model_table(value) if key in _MODEL_PARTS else value
-            for key, value in table.items()
-            if key in read
-        }
+        typed = {key: value for key, value in table.items() if key in read}
+        typed |= {key: _model_table(typed[key]) for key in _MODEL_PARTS if key in typed}
         rest = {key: value for key, value in table.items() if key not in read}
-        policy = reader.convert(typed, PolicySpec, where)
-        policy = msgspec.structs.replace(
-            policy, settings=rest, where=where, folder=reader.folder, trust=reader.trust
-        )
+        beyond = {"settings": rest, "where": where, "folder": reader.folder, "trust": reader.trust}
+        policy = msgspec.structs.replace(reader.convert(typed, PolicySpec, where), **beyond)
         if policy.name in [other.name for other in policies]:
-            reader.refuse(
-                f"{where}.name", f"must differ from those of the other policies, but got {policy.name!r}"
-            )
+            words = f"must differ from those of the other policies, but got {policy.name!r}"
+            reader.refuse(f"{where}.name", words)
         policies.append(policy)
     if not policies:
         reader.refuse("policy", "must hold at least one policy, but the list is empty")
@@ -427,16 +417,11 @@ _MODEL_PARTS = ("reward", "cost")
 
 
 def _refuse_the_papers(reader: _Reader, table: Mapping[str, Any], where: str) -> None:
-    """Refuse what has no part in the default policy: it would be guessed at in vain."""
+    """Refuse settings that only the paper's policy has, with a word about where they belong."""
     stated = [name for name in ("slater", "horizon", "V", "epsilon") if name in table]
     for part in _MODEL_PARTS:
         model = table.get(part)
-        if isinstance(model, Mapping) and model.get("model") in (
-            None,
-            "ridge",
-            "disjoint-ridge",
-            "arm-means",
-        ):
+        if isinstance(model, Mapping) and model.get("model") in _PAPERS_MODELS:
             stated += [f"{part}.{name}" for name in ("bonus", "m", "ridge") if name in model]
     if stated:
         default = "" if "kind" in table else ", the default,"
@@ -463,9 +448,9 @@ def _model_table(table: Any) -> Any:
         return {"model": table}
     if not isinstance(table, Mapping) or "model" not in table:
         return table
-    stated = ("model", "bonus", "m", "ridge")
-    own = {key: value for key, value in table.items() if key not in stated}
-    return {**{key: value for key, value in table.items() if key in stated}, **({"own": own} if own else {})}
+    known = ("model", "bonus", "m", "ridge")
+    own = {key: value for key, value in table.items() if key not in known}
+    return {key: value for key, value in table.items() if key in known} | ({"own": own} if own else {})
 
 
 def _agreed_seen(policies: Sequence[PolicySpec]) -> Seen:
@@ -493,19 +478,12 @@ def _read_rules(
             reader.refuse(where, f"must be a table, but got {table!r}")
         kind: Any = table.get("kind")
         if isinstance(kind, str) and ":" in kind:
-            kind = _own_kind(reader, kind, f"{where}.kind")
+            with reader.at(f"{where}.kind"):
+                kind = RULE_KINDS.find(kind, reader.folder).kind
         if not RULE_KINDS.knows(kind):
             reader.refuse(f"{where}.kind", _one_of(RULE_KINDS, kind))
-        own = rule_fields(kind)
         beyond = ("hard", "total", "usage") if RULE_KINDS.find(kind).counts_usage else ("hard", "total")
-        reader.refuse_unknown(table, ("kind", *own, *beyond), where)
-        for field, needed in own.items():
-            if needed and field not in table:
-                reader.refuse(f"{where}.{field}", f"is missing: a {kind} rule needs it")
-        chosen = table.get("action", ())
-        for action in [chosen] if isinstance(chosen, str) else chosen if isinstance(chosen, list) else ():
-            if isinstance(action, str) and action not in names:
-                reader.refuse(f"{where}.action", names.unknown(action))
+        reader.refuse_unknown(table, ("kind", *rule_fields(kind), *beyond), where)
         stated = {key: value for key, value in table.items() if key not in beyond}
         plain.append({"seen": seen, **stated, "kind": kind})
         extras.append({key: value for key, value in table.items() if key in beyond})
@@ -513,9 +491,9 @@ def _read_rules(
     specs: list[RuleSpec] = []
     for i, (rule, extra) in enumerate(zip(rules, extras, strict=True)):
         where = f"rule[{i}]"
-        usage = (
-            _read_usage(reader, extra["usage"], rule, names, f"{where}.usage") if "usage" in extra else None
-        )
+        usage = None
+        if "usage" in extra:
+            usage = _read_usage(reader, extra["usage"], rule, names, f"{where}.usage")
         total = reader.convert(extra.get("total"), float | None, f"{where}.total")
         if total is not None and total < 0:
             reader.refuse(f"{where}.total", f"must be at least 0, but got {total!r}")
@@ -527,14 +505,6 @@ def _read_rules(
                 reader.refuse(f"{where}.usage", f"must be that of rule[{j}], which counts {counted!r} too")
         specs.append(RuleSpec(rule=rule, usage=usage, hard=hard, total=total))
     return rules, tuple(specs)
-
-
-def _own_kind(reader: _Reader, kind: str, where: str) -> str:
-    """A kind of rule in a file of your own, by the name that it has from then on."""
-    try:
-        return str(RULE_KINDS.find(kind, reader.folder).kind)
-    except InvalidInput as error:
-        reader.refuse(where, error.complaint())
 
 
 def _made_rules(
@@ -621,10 +591,13 @@ class _Reader:
             if name not in known:
                 raise SpecError(unknown_field(where, name, known), within=self.source)
 
-    def refuse_infinite(self, data: Mapping[str, Any]) -> None:
-        for path, value in _leaves(data, ""):
-            if isinstance(value, float) and not math.isfinite(value):
-                self.refuse(path, f"must be a finite number, but got {value}")
+    @contextmanager
+    def at(self, where: str) -> Iterator[None]:
+        """What is refused within is refused as the field `where`."""
+        try:
+            yield
+        except InvalidInput as error:
+            self.refuse(where, error)
 
     def convert(self, value: Any, kind: Any, where: str, also: Sequence[str] = ()) -> Any:
         """As `convert_table`."""
@@ -660,17 +633,6 @@ def _end(lines: Sequence[str]) -> tuple[int, int]:
     """Line and column after the last thing that is written."""
     line = max((i for i, one in enumerate(lines, 1) if one.strip()), default=1)
     return line, len(lines[line - 1].rstrip()) + 1
-
-
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for name, entry in value.items():
-            yield from _leaves(entry, f"{path}.{name}" if path else str(name))
-    elif isinstance(value, list):
-        for i, entry in enumerate(value):
-            yield from _leaves(entry, f"{path}[{i}]")
-    else:
-        yield path, value
 
 
 def _one_of(choices: Iterable[str], came: Any) -> str:

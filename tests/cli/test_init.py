@@ -130,8 +130,8 @@ def test_everything_is_in_the_folder_and_works_for_all_commands(here, told, caps
 def test_the_spec_speaks_to_a_stranger(here):
     text = (here / "out" / "spec.toml").read_text()
     for words in (
-        "# visits: made by `tightrope init --from visits.csv` from 400 rows of visits.csv. All of it is a proposal",
-        "# What can be done. Action: 'ward' (the name says 'ward', and it has 2 different values).",
+        "# visits: made by `tightrope init --from visits.csv` from 400 rows of visits.csv. Everything here is",
+        "# The actions. Action: 'ward' (the name says 'ward', and it has 2 different values).",
         "missing in 11% of the rows, which has a column of its own",
         "# left out: visit_id: it names the row: 400 different values in 400 rows",
         "# what was used on average in the table:",

@@ -415,7 +415,7 @@ def test_a_toml_table_is_read():
         ),
         (
             [{"kind": "capacity", "action": "a"}],
-            r"rules\[0\]: field 'at_most' is missing from a capacity rule",
+            r"rules\[0\]: at_most is missing: a capacity rule needs it",
         ),
         (
             [

@@ -163,10 +163,10 @@ def test_where_names_say_nothing_the_options_are_named():
         "gain": [0.5, 1.5] * 10,
     }
     with pytest.raises(
-        InvalidInput, match=r"what was done: .*city, shirt.*Give --action COLUMN; --label COLUMN"
+        InvalidInput, match=r"what was done: .*city, shirt.*Use --action COLUMN; --label COLUMN"
     ):
         proposed(table)
-    with pytest.raises(InvalidInput, match=r"what was earned: x, .*gain\? Give --reward COLUMN"):
+    with pytest.raises(InvalidInput, match=r"what was earned: x, .*gain\? Use --reward COLUMN"):
         proposed(table, action="city")
     # Which of two texts is the good one can't be guessed either.
     with pytest.raises(InvalidInput, match=r"holds 's', 'm': say with --success"):

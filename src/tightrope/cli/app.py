@@ -6,7 +6,6 @@ data for machines to its `Output`, and returns nothing. Errors that the package 
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import os
@@ -20,7 +19,7 @@ from typing import Annotated, Any, Final, TypeVar
 from cyclopts import App, CoercionError, CycloptsError, Parameter
 
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
-from tightrope.extras import package_of, remedy
+from tightrope.extras import remedy
 from tightrope.version import __version__
 from tightrope.words import CommandLine
 
@@ -89,12 +88,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     return OK
 
 
+# Kinds of options that many commands have. `Trust` is for all that read what someone may have sent you.
+Flag = Annotated[bool, Parameter(negative=())]
+Several = Annotated[tuple[str, ...], Parameter(negative=())]
+Trust = Annotated[
+    bool,
+    Parameter(
+        negative=(),
+        help="Run the classes of your own that specs, journals and saved policies name, and their files: these are programs.",
+    ),
+]
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Output:
     """Where a command's results go."""
 
-    json: Annotated[bool, Parameter(negative=())] = False
+    json: Flag = False
     "One JSON object on standard output, and nothing else there."
     out: Path | None = None
     "Folder for everything that the command produces; made if it is not there."
@@ -104,6 +115,17 @@ class Output:
         if self.out is not None:
             self.out.mkdir(parents=True, exist_ok=True)
         return self.out
+
+    def keep(self, name: str, data: Any) -> None:
+        """Write `data` to a file in the folder, where there is one."""
+        from tightrope.files import write_json
+
+        if (folder := self.folder()) is not None:
+            write_json(folder / name, data, indent=2)
+
+    def kept(self, name: str) -> list[str]:
+        """That in words."""
+        return [] if self.out is None else [f"written to {self.out / name}"]
 
     def show(self, data: Any, *parts: Any) -> None:
         """Print `data` for machines, or `parts` (texts and tables) for people."""
@@ -139,16 +161,6 @@ class Runs:
 AS_STATED = Runs()
 
 
-# An option of every command that reads what someone may have sent you.
-Trust = Annotated[
-    bool,
-    Parameter(
-        negative=(),
-        help="Run the classes of your own that specs, journals and saved policies name, and their files: these are programs.",
-    ),
-]
-
-
 def command(example: str, *, of: App = app, name: str | None = None) -> Callable[[_Function], _Function]:
     """Decorator: make a function a command, with an example below its help."""
 
@@ -157,15 +169,6 @@ def command(example: str, *, of: App = app, name: str | None = None) -> Callable
         return function
 
     return add
-
-
-def import_extra(module: str, extra: str) -> Any:
-    """A module that needs packages of an extra."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        words = f"{package_of(error)} is not installed: pip install 'tightrope[{extra}]'"
-        raise ModuleNotFoundError(words) from error
 
 
 def _where_examples_are(tokens: Sequence[str]) -> str:

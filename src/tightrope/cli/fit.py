@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from cyclopts import Parameter
 
-from tightrope.cli.app import DEFAULT, Output, Trust, command, import_extra
+from tightrope.cli.app import DEFAULT, Flag, Output, Several, Trust, command
+from tightrope.cli.journals import ExperimentName
 from tightrope.cli.tables import table
 
 _TABLES = (".csv", ".csv.gz", ".parquet")
-_MANY = Parameter(negative=())
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Columns:
+    """Which column of a table is what."""
+
+    action: str = "action"
+    "The column of what was done."
+    reward: str = "reward"
+    "The column of what it brought."
+    probability: str | None = None
+    "The column of the probability with which it was done; with it, what each model's favourites would earn is estimated."
+    context: Several = ()
+    "A column that is known before acting; may be repeated. By default all that no other option names."
+    cost: Several = ()
+    "A column of what was used, seen after acting; may be repeated."
+    group: str | None = None
+    "The column of whom a row is about, where rows of one person resemble each other."
+    in_order: Flag = False
+    "Rows are in the order of time, and what was done depended on earlier outcomes."
+
+
+_NAMED_SO = Columns()
 
 
 @command("tightrope fit log.csv --action sent --reward bought --probability chance --out out/fit")
@@ -20,16 +46,10 @@ def fit(
     log: str,
     /,
     *,
-    action: str = "action",
-    reward: str = "reward",
-    probability: str | None = None,
-    context: Annotated[tuple[str, ...], _MANY] = (),
-    cost: Annotated[tuple[str, ...], _MANY] = (),
-    group: str | None = None,
-    in_order: Annotated[bool, Parameter(negative=())] = False,
+    columns: Columns = _NAMED_SO,
     spec: Path | None = None,
-    model: Annotated[tuple[str, ...], _MANY] = (),
-    experiment: str | None = None,
+    model: Several = (),
+    experiment: ExperimentName = None,
     trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
@@ -43,77 +63,47 @@ def fit(
     log
         A table (.csv, .csv.gz, .parquet) with a row for each decision, or a journal of the service, which knows its columns: a
         SQLite file, its --data folder, or postgresql://…
-    action
-        The column of what was done.
-    reward
-        The column of what it brought.
-    probability
-        The column of the probability with which it was done; with it, what each model's favourites would earn is estimated.
-    context
-        A column that is known before acting; may be repeated. By default all that no other option names.
-    cost
-        A column of what was used, seen after acting; may be repeated.
-    group
-        The column of whom a row is about, where rows of one person resemble each other.
-    in_order
-        Rows are in the order of time, and what was done depended on earlier outcomes.
     spec
         A TOML file whose actions, rules, context and policy the new spec takes over.
     model
         A model to compare: arm-means, linear, logistic, random-features, small-boosted-trees, boosted-trees, extra-trees, mlp,
         or any that is registered; may be repeated. By default all that fit.
-    experiment
-        Which experiment of a folder or database; needed where there are several.
     """
-    from tightrope.fitting import compare_models as fitted
+    from tightrope.fitting import compare_models
     from tightrope.spec import read_spec
 
     given: Any
-    how: dict[str, Any] = {"spec": None if spec is None else read_spec(spec, trust=trust)}
+    stated = None if spec is None else read_spec(spec, trust=trust)
+    how: dict[str, Any] = {}
     if log.endswith(_TABLES):
         from tightrope.tables import read_table
 
         given = read_table(log)
-        how |= {"action": action, "reward": reward, "probability": probability, "cost": cost, "group": group}
-        how |= {"context": context or None, "in_order": in_order, "name": Path(log).name.split(".")[0]}
+        how = {**vars(columns), "context": columns.context or None, "name": Path(log).name.split(".")[0]}
     else:
-        storage, logged = (
-            import_extra(f"tightrope.service.{one}", "service")
-            for one in ("storage", "offline.served_decisions")
-        )
-        journal = storage.open_journal(log, experiment)
-        try:
-            given, recorded = logged.log_of(journal, trust=trust)
-        finally:
-            journal.close()
-        how["spec"] = how["spec"] or recorded
-    if how["spec"] is not None:
-        how["name"] = how["spec"].name
-    found = fitted(given, model or None, **how, tell=lambda line: print(line, file=sys.stderr))
+        from tightrope.service.offline.served_decisions import log_of
+        from tightrope.service.storage import open_journal
+
+        with closing(open_journal(log, experiment)) as journal:
+            given, recorded = log_of(journal, trust=trust)
+        stated = stated or recorded
+    if stated is not None:
+        how |= {"spec": stated, "name": stated.name}
+    found = compare_models(given, model or None, **how, tell=lambda line: print(line, file=sys.stderr))
     page = found.save(output.out or Path("fit"))
-    data = {
-        "rows": found.rows(),
-        "words": found.words(),
-        "page": str(page),
-        "spec": str(page.parent / "spec.toml"),
-    }
+    written = page.parent / "spec.toml"
     output.show(
-        data,
+        {"rows": found.rows(), "words": found.words(), "page": str(page), "spec": str(written)},
         *(_table(one) for one in (found.reward, found.cost) if one is not None),
         *found.words(),
-        f"the page is {page}, the spec {data['spec']}",
+        f"the page is {page}, the spec {written}",
     )
 
 
 def _table(comparison: Any) -> Any:
     valued = any(one.value is not None for one in comparison.fitted)
-    head = [
-        "model",
-        "squared error, of the variance",
-        "off at its levels (by chance)",
-        *["would earn"] * valued,
-        "seconds",
-    ]
+    earns = ["would earn"] * valued
+    head = ["model", "squared error, of the variance", "off at its levels (by chance)", *earns, "seconds"]
     rows = []
     for one in comparison.fitted:
         mark = " ←" if one is comparison.recommended else ""

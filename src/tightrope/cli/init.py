@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from tightrope.cli.app import DEFAULT, Output, command
+from tightrope.cli.app import DEFAULT, Flag, Output, Several, command
 from tightrope.cli.tables import table
 from tightrope.errors import InvalidInput
 
-_FLAG = Parameter(negative=())
-_MANY = Parameter(negative=())
+if TYPE_CHECKING:
+    from tightrope.starting import Answers, Proposal
+
+# What can be changed on a terminal, and the options that only a table gives a meaning to.
+_ASKED = ("action", "reward", "label", "context", "usage", "rule")
+_OF_TABLES = ("action", "reward", "success", "label", "group")
 
 
 @Parameter(name="*")
@@ -26,23 +32,23 @@ class Columns:
 
     action: str | None = None
     "The column of what was done."
-    reward: Annotated[tuple[str, ...], _MANY] = ()
+    reward: Several = ()
     "The column of what it earned; or ACTION=COLUMN for each action, where every row tells them all."
     success: str | None = None
     "The entry of the reward's column that counts as 1, all others as 0."
     label: str | None = None
     "The column of the action that would have been right, in place of action and reward."
-    context: Annotated[tuple[str, ...], _MANY] = ()
+    context: Several = ()
     "A column that is known before a decision; may be repeated. Without a table a field, such as 'age: 0..120' or 'sex: f, m'."
-    usage: Annotated[tuple[str, ...], _MANY] = ()
+    usage: Several = ()
     "A column of what was used; may be repeated. Without a table such as 'minutes:email=1,letter=9'."
-    rule: Annotated[tuple[str, ...], _MANY] = ()
+    rule: Several = ()
     "What must hold, such as 'letter <= 0.3' for a share or 'minutes <= 4.5' for an average; may be repeated."
     group: str | None = None
     "The column of each row's group, for rules among groups."
-    no_usage: Annotated[bool, _FLAG] = False
+    no_usage: Flag = False
     "No column tells what was used."
-    no_rules: Annotated[bool, _FLAG] = False
+    no_rules: Flag = False
     "Nothing is limited."
 
 
@@ -55,14 +61,14 @@ def init(
     from_: Annotated[Path | None, Parameter(name="--from")] = None,
     columns: Columns = _PROPOSED,
     name: str | None = None,
-    actions: Annotated[str | None, Parameter(negative=())] = None,
-    chance: Annotated[tuple[str, ...], _MANY] = (),
+    actions: str | None = None,
+    chance: Several = (),
     rounds: int = 5_000,
     replications: int = 20,
     workers: int | None = None,
-    yes: Annotated[bool, _FLAG] = False,
-    force: Annotated[bool, _FLAG] = False,
-    no_open: Annotated[bool, _FLAG] = False,
+    yes: Flag = False,
+    force: Flag = False,
+    no_open: Flag = False,
     output: Output = DEFAULT,
 ) -> None:
     """Start here: from a table, or from a few questions, to a spec with comments, a first simulation and a page about it.
@@ -101,12 +107,20 @@ def init(
         raise InvalidInput("stdin is not a terminal. Use --yes to accept the proposals.")
     asked = shlex.join(["tightrope", "init", *(["--from", from_.name] if from_ is not None else [])])
     size = {"rounds": rounds, "replications": replications}
+    from tightrope.starting.text import plain_spec_text, spec_text
+
+    proposal = None
     if from_ is None:
-        text, folder, proposal = _by_questions(columns, name, actions, chance, yes, asked, size, output)
+        answers = _answers(columns, name, actions, chance, yes)
+        folder = output.out or Path(answers.name)
+        data, reasons = answers.data(**size)
+        text = plain_spec_text(data, reasons, asked=asked)
     else:
         if actions or chance:
             raise InvalidInput("--actions and --chance are for a start without a table: --from tells both.")
-        text, folder, proposal = _by_table(from_, columns, name, yes, asked, size, output)
+        folder = output.out or Path(from_.name.split(".")[0])
+        proposal = _proposal(from_, folder, columns, name, yes, output)
+        text = spec_text(proposal, **size, asked=asked)
     from tightrope.starting import start
 
     found = start(
@@ -131,57 +145,41 @@ def init(
         webbrowser.open(found.page.resolve().as_uri())
 
 
-def _by_table(
-    path: Path,
-    columns: Columns,
-    name: str | None,
-    yes: bool,
-    asked: str,
-    size: dict[str, int],
-    output: Output,
-) -> tuple[str, Path, Any]:
+def _proposal(
+    path: Path, folder: Path, columns: Columns, name: str | None, yes: bool, output: Output
+) -> Proposal:
+    """What the columns of a table are; on a terminal as people want it."""
     from tightrope.starting import propose
-    from tightrope.starting.text import spec_text
     from tightrope.tables import read_table
 
-    read = read_table(path)
-    stem = path.name.split(".")[0]
-    folder = output.out or Path(stem)
-    given: dict[str, Any] = {
-        **{
-            one: getattr(columns, one) for one in ("action", "reward", "success", "label", "context", "group")
-        },
+    file = os.path.relpath(path.resolve(), folder.resolve())
+    read = partial(propose, read_table(path), file=file, name=name or path.name.split(".")[0])
+    given = {
+        **{one: getattr(columns, one) for one in (*_OF_TABLES, "context")},
         "usage": () if columns.no_usage else columns.usage or None,
         "rules": () if columns.no_rules else columns.rule or None,
     }
-    where: dict[str, Any] = {
-        "file": os.path.relpath(path.resolve(), folder.resolve()),
-        "name": name or stem,
-    }
-    proposal = propose(read, **where, **given)
+    proposal = read(**given)
     if not yes:
-        proposal = _agreed(read, proposal, where, given, output)
-    elif not output.json:
+        return _agreed(read, proposal, given, output)
+    if not output.json:
         output.show(None, _parts(proposal))
-    return spec_text(proposal, **size, asked=asked), folder, proposal
+    return proposal
 
 
-def _agreed(read: Any, proposal: Any, where: Any, given: dict[str, Any], output: Output) -> Any:
-    """The proposal as people want it."""
-    from tightrope.starting import propose
-
+def _agreed(
+    read: Callable[..., Proposal], proposal: Proposal, given: dict[str, Any], output: Output
+) -> Proposal:
     while True:
         output.show(None, _parts(proposal))
-        answer = _ask(
-            "Is that right? Enter; or say what is not: action, reward, label, context, usage, rule", ""
-        )
+        answer = _ask(f"Is that right? Press Enter, or say what is wrong: {', '.join(_ASKED)}", "")
         what = answer.strip().lower().removeprefix("the ").rstrip("s")
         if not what:
             return proposal
-        if what not in ("action", "reward", "label", "context", "usage", "rule"):
+        if what not in _ASKED:
             print(f"  that must be one of the six, but got {answer!r}")
             continue
-        now = _ask(f"{what}, with commas between where there are several; none for nothing", "")
+        now = _ask(f'{what}, separated by commas if there are several; "none" for nothing', "")
         several = [] if now.strip() == "none" else [one.strip() for one in now.split(",") if one.strip()]
         single = several[0] if several else None
         changes: dict[str, Any] = {
@@ -193,29 +191,22 @@ def _agreed(read: Any, proposal: Any, where: Any, given: dict[str, Any], output:
             "rule": {"rules": several},
         }
         try:
-            proposal = propose(read, **where, **(given | changes[what]))
+            proposal = read(**(given | changes[what]))
             given |= changes[what]
         except InvalidInput as error:
             print(f"  {error}")
 
 
-def _by_questions(
-    columns: Columns,
-    name: str | None,
-    actions: str | None,
-    chance: tuple[str, ...],
-    yes: bool,
-    asked: str,
-    size: dict[str, int],
-    output: Output,
-) -> tuple[str, Path, None]:
+def _answers(
+    columns: Columns, name: str | None, actions: str | None, chance: tuple[str, ...], yes: bool
+) -> Answers:
+    """What options say of a problem without a table; on a terminal the rest is asked."""
     from tightrope.starting import Answers
     from tightrope.starting.questions import read_usage
-    from tightrope.starting.text import plain_spec_text
 
-    for option in ("action", "reward", "success", "label", "group"):
+    for option in _OF_TABLES:
         if getattr(columns, option):
-            raise InvalidInput(f"--{option} names a column of a table: give the table with --from.")
+            raise InvalidInput(f"--{option} names a column of a table. Use --from to name the table.")
     answers = Answers(
         name=name or "experiment",
         actions=tuple(one.strip() for one in (actions or "a, b").split(",")),
@@ -224,10 +215,7 @@ def _by_questions(
         usage=dict(read_usage(one) for one in columns.usage),
         chances=dict(_chance(one) for one in chance),
     )
-    if not yes:
-        answers = Answers.asked(_ask, answers)
-    data, reasons = answers.data(**size)
-    return plain_spec_text(data, reasons, asked=asked), output.out or Path(answers.name), None
+    return answers if yes else Answers.asked(_ask, answers)
 
 
 def _chance(text: str) -> tuple[str, float]:
@@ -247,8 +235,6 @@ def _ask(question: str, default: str) -> str:
         raise KeyboardInterrupt from None
 
 
-def _parts(proposal: Any) -> Any:
-    """The proposal as a table."""
-    return table(
-        "", ("column", "taken as", "why"), [(part.what, part.role, part.why) for part in proposal.parts]
-    )
+def _parts(proposal: Proposal) -> Any:
+    rows = [(part.what, part.role, part.why) for part in proposal.parts]
+    return table("", ("column", "taken as", "why"), rows)

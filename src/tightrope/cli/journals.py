@@ -1,41 +1,193 @@
-"""What is done to the journals of a service: `backup`, `restore`, `migrate`, `erase`."""
+"""Commands for the journals of a service: `replay`, `evaluate`, `backup`, `restore`, `migrate`, `erase`."""
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from tightrope.cli.app import DEFAULT, Output, Trust, command, import_extra
+from cyclopts import Parameter
+
+from tightrope.cli.app import DEFAULT, Output, Trust, command
+from tightrope.cli.tables import table
 from tightrope.errors import InvalidInput
+
+Source = Annotated[str, Parameter(help="A SQLite journal, the service's --data folder, or postgresql://…")]
+ExperimentName = Annotated[
+    str | None, Parameter(help="The experiment in a folder or database; required if it holds several.")
+]
+Heads = Annotated[
+    Path | None,
+    Parameter(
+        help="Folder of the heads that `serve` keeps on this machine for journals in a database; by default your state folder."
+    ),
+]
+
+
+@command("tightrope replay data/ward-routing.sqlite --export all.parquet")
+def replay(
+    source: Source,
+    *,
+    experiment: ExperimentName = None,
+    head: str | None = None,
+    heads: Heads = None,
+    export: Path | None = None,
+    trust: Trust = False,
+    output: Output = DEFAULT,
+) -> None:
+    """Replay a journal from its first entry and compare every decision and snapshot with what was recorded.
+
+    Parameters
+    ----------
+    head
+        A hash that was kept elsewhere: an entry must have it, or entries are missing or were changed.
+    export
+        Also write all entries to this .csv or .parquet file.
+    """
+    from tightrope.service.journal.heads import heads_folder, keep_head
+    from tightrope.service.offline import replay
+    from tightrope.service.storage import open_journal
+
+    with closing(open_journal(source, experiment)) as journal:
+        keep_head(journal, heads_folder(heads))
+        found = replay.verify(journal, head=head, trust=trust)
+        written = None if export is None else replay.export(journal, export)
+    parts = [
+        f"{found.name}: {found.entries:,} entries, {found.decisions:,} decisions, {found.outcomes:,} outcomes: all as recorded",
+        f"{found.snapshots:,} snapshots compared; state at the end {found.digest}",
+        f"head {found.head}: keep it elsewhere, and compare with --head",
+    ]
+    if found.known is None:
+        parts.append(
+            "this machine keeps no head of the journal, so missing entries at its end can't be noticed here"
+        )
+    if found.erased:
+        parts.append(
+            f"{found.erased:,} entries are erased; {found.not_repeated:,} could not be repeated for that, but the chain holds them"
+        )
+    if written is not None:
+        parts.append(f"{written:,} entries written to {export}")
+    output.show({**asdict(found), "exported": written}, *parts)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Judging:
+    """How a policy is judged."""
+
+    method: Literal["dr", "snips", "ips", "replay"] = "dr"
+    "The estimator: doubly robust, self-normalised weights, plain weights, or rows kept by chance."
+    clip: float | None = None
+    "Cut weights off at this: narrower intervals, and a bias that is stated."
+    last: int | None = None
+    "Look only at this many of the newest decisions."
+    may_lack: float = 0.1
+    "The share of decisions that may lack their outcome; they are left out, as if by chance."
+    may_miss: float = 0.05
+    "The share of the policy's actions that may fall where the service had no chance of taking them."
+    seed: int = 0
+    "Of the draws that decide which rounds are the policy's own."
+
+
+_AS_USUAL = Judging()
+
+
+@command("tightrope evaluate data --policy examples/hospital.toml")
+def evaluate(
+    journal: Source,
+    /,
+    *,
+    policy: Path,
+    experiment: ExperimentName = None,
+    how: Judging = _AS_USUAL,
+    trust: Trust = False,
+    output: Output = DEFAULT,
+) -> None:
+    """Judge another policy on what the service recorded: what it would have earned, and whether it would have kept every rule.
+
+    The service must have drawn its actions: a policy that does not draw leaves nothing to judge others by. Where the journal can't
+    answer, the reasons are given, and the exit status is 1. See docs/evaluation.md.
+
+    Parameters
+    ----------
+    policy
+        A TOML file whose [policy] is judged; actions, context and rules are the journal's where it does not state them.
+    """
+    from tightrope.service.offline.evaluation import Unanswerable, judge
+    from tightrope.service.storage import open_journal
+    from tightrope.spec import read_spec
+
+    spec = read_spec(policy, trust=trust)
+    with closing(open_journal(journal, experiment)) as opened:
+        try:
+            found = judge(opened, spec, **vars(how))
+        except Unanswerable as refused:
+            if output.json:
+                output.show({"refused": list(refused.reasons)})
+            raise
+    left = ", ".join(f"{count:,} {why}" for why, count in found.left_out.items())
+    output.keep("evaluation.json", found.data())
+    output.show(
+        found.data(),
+        f"{found.policy} on {found.judged:,} of {found.decisions:,} decisions of {found.experiment}, served by {found.served}; "
+        f"worth {found.worth:,.0f} rounds of its own ({found.method})",
+        _estimates([found.reward, *found.rules]),
+        *([f"left out: {left}"] if left else []),
+        *(f"note: {note}" for note in found.notes),
+        *(f"doubt: {doubt}" for doubt in found.doubts),
+        *output.kept("evaluation.json"),
+    )
+
+
+def _estimates(found: list[Any]) -> Any:
+    biased = any(one.bias for one in found)
+    rows = []
+    for one in found:
+        low, high = _digits(one.low), _digits(one.high)
+        limit = "" if one.limit is None else f"{one.limit:g}"
+        bias = [_digits(one.bias)] * biased
+        rows.append(
+            [
+                one.name,
+                _digits(one.estimate),
+                f"{low} to {high}",
+                *bias,
+                _digits(one.recorded),
+                limit,
+                one.verdict or "",
+            ]
+        )
+    head = ["per decision", "estimate", "95 % interval", *["bias"] * biased, "recorded", "limit", "verdict"]
+    return table("", head, rows)
+
+
+def _digits(value: float) -> str:
+    return f"{round(value, 4) + 0.0:.4f}"  # + 0.0 turns −0 into 0
 
 
 @command("tightrope backup data --out backups")
 def backup(
-    source: str, *, experiment: str | None = None, to: Path | None = None, output: Output = DEFAULT
+    source: Source, *, experiment: ExperimentName = None, to: Path | None = None, output: Output = DEFAULT
 ) -> None:
     """Copy a journal to a SQLite file, also while the service writes it; every hash of its chain is checked on the way.
 
     Parameters
     ----------
-    source
-        A SQLite journal, the service's --data folder, or postgresql://…
-    experiment
-        Which experiment of a folder or database; needed where there are several.
     to
         The file to write; by default NAME.sqlite in the folder --out.
     """
-    copying = import_extra("tightrope.service.offline.backup", "service")
-    storage = import_extra("tightrope.service.storage", "service")
-    journal = storage.open_journal(source, experiment)
-    try:
+    from tightrope.service.offline.backup import copy_to_file
+    from tightrope.service.storage import open_journal
+
+    with closing(open_journal(source, experiment)) as journal:
         folder = output.folder()
         if to is None and folder is None:
             raise InvalidInput("backup needs --to FILE or --out FOLDER.")
         name = experiment or Path(getattr(journal, "path", "journal.sqlite")).stem
         target = to if to is not None else Path(folder or ".", f"{name}.sqlite")
-        head = copying.copy_to_file(journal, target)
-    finally:
-        journal.close()
+        head = copy_to_file(journal, target)
     output.show(
         {"file": str(target), "entries": head.position, "head": head.hash.hex()},
         f"{head.position:,} entries in {target}; head {head.hash.hex()}",
@@ -53,7 +205,9 @@ def restore(backup: Path, journal: Path, *, trust: Trust = False, output: Output
     journal
         Where the journal was. Move what is left of it away, its -wal and -shm too, but leave its .head.
     """
-    found = import_extra("tightrope.service.offline.backup", "service").restore(backup, journal, trust=trust)
+    from tightrope.service.offline.backup import restore
+
+    found = restore(backup, journal, trust=trust)
     lost = f"{found.lost:,} acknowledged entries after it are lost" if found.lost else "nothing known is lost"
     output.show(
         {"entries": found.head.position, "head": found.head.hash.hex(), "lost": found.lost},
@@ -71,23 +225,25 @@ def migrate(database: str, *, service: str, output: Output = DEFAULT) -> None:
     Parameters
     ----------
     database
-        postgresql://… with the role that shall own the tables; env:NAME or file:PATH, where that stands.
+        postgresql://… with the role that is to own the tables; env:NAME or file:PATH to read it from there.
     service
-        The same with the role that the service has: what `tightrope serve --database` gets. It is made if it is not there.
+        The same with the service's role: what `tightrope serve --database` gets. The role is created if it does not exist.
     """
-    role = import_extra("tightrope.service.storage", "service").migrate(database, service)
-    output.show({"role": role}, f"the tables are there, and {role!r} may read them and append to journals")
+    from tightrope.service.storage import migrate
+
+    role = migrate(database, service)
+    output.show({"role": role}, f"the tables exist, and {role!r} may read them and append to journals")
 
 
 @command("tightrope erase data --before 2025-01-01 --archive 2024.sqlite")
 def erase(
-    data: str,
+    data: Source,
     *,
-    experiment: str | None = None,
+    experiment: ExperimentName = None,
     event_id: list[str] | None = None,
     before: datetime | None = None,
     archive: Path | None = None,
-    heads: Path | None = None,
+    heads: Heads = None,
     trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
@@ -97,41 +253,31 @@ def erase(
 
     Parameters
     ----------
-    data
-        A SQLite journal, the service's --data folder, or postgresql://…
-    experiment
-        Which experiment of a folder or database; needed where there are several.
     event_id
         An event; may be given several times.
     before
         A day, or a time, in UTC.
     archive
         First copy the whole journal to this file.
-    heads
-        Folder of the heads that `serve` keeps on this machine for journals in a database; by default in your folder for state.
     """
     if (event_id is None) == (before is None):
         raise InvalidInput("erase needs --event-id or --before, and not both.")
-    retention = import_extra("tightrope.service.offline.retention", "service")
-    storage = import_extra("tightrope.service.storage", "service")
-    known = import_extra("tightrope.service.journal.heads", "service")
-    journal = storage.journal_to_write(data, experiment)
-    known.keep_head(journal, known.heads_folder(heads))
-    opened = retention.reopened(journal, trust=trust)
-    try:
+    from tightrope.service.journal.heads import heads_folder, keep_head
+    from tightrope.service.offline.retention import erase_before, erase_events, reopened
+    from tightrope.service.storage import journal_to_write
+
+    journal = journal_to_write(data, experiment)
+    keep_head(journal, heads_folder(heads))
+    with closing(reopened(journal, trust=trust)) as opened:
         if before is not None:
             until = before if before.tzinfo is not None else before.replace(tzinfo=UTC)
-            found = retention.erase_before(opened, int(until.timestamp() * 1e6), archive)
+            found = erase_before(opened, int(until.timestamp() * 1e6), archive)
         else:
-            found = retention.erase_events(opened, event_id, archive)
-    finally:
-        opened.close()
-    data_out = {"entries": found.entries, "left": found.left}
+            found = erase_events(opened, event_id or [], archive)
     parts = [f"{found.entries:,} entries erased"]
     if found.left:
-        parts.append(f"{found.left:,} decisions left: waited for still")
+        parts.append(f"{found.left:,} decisions left: they still await their outcomes")
     if found.archive is not None:
-        parts.append(
-            f"archive: {found.archive.position:,} entries in {archive}; head {found.archive.hash.hex()}"
-        )
-    output.show(data_out, *parts)
+        head = found.archive
+        parts.append(f"archive: {head.position:,} entries in {archive}; head {head.hash.hex()}")
+    output.show({"entries": found.entries, "left": found.left}, *parts)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from cyclopts import Parameter
-
-from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, Trust, command
+from tightrope.cli.app import AS_STATED, DEFAULT, Flag, Output, Runs, Trust, command
 from tightrope.cli.tables import NO_REGRET, number_text, summary_table, table
 
 _PROVED = ("verified", "bound", "gap", "primal_residual", "dual_residual")
@@ -21,7 +18,7 @@ def oracle(
     /,
     *,
     baseline: Literal["auto", "fluid", "joint"] = "auto",
-    theory: Annotated[bool, Parameter(negative=())] = False,
+    theory: Flag = False,
     trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
@@ -38,7 +35,6 @@ def oracle(
     """
     from tightrope.environments import Tabular
     from tightrope.environments.build import environment_of
-    from tightrope.files import write_json
     from tightrope.oracle import check, solve
     from tightrope.spec import DEFAULT_KIND, read_spec
 
@@ -51,9 +47,11 @@ def oracle(
     bound = 1.0 if m is None and first.kind != DEFAULT_KIND else m
     # Those of contexts that are drawn can't be checked: nobody has listed them.
     table_of_means = env if isinstance(env, Tabular) else env.truth
-    assumptions = None
+    assumptions = checked = None
     if table_of_means is not None:
         assumptions = check(table_of_means, m=bound, horizon=first.horizon or read.simulation.rounds)
+        checked = {"hold": assumptions.holds, "m": assumptions.m, "tau_prime": assumptions.tau_prime}
+        checked["items"] = [asdict(item) for item in assumptions.items]
     weights = table_of_means.weights if found.atoms is None else found.atoms.weights  # type: ignore[union-attr]
     shares = dict(zip(env.actions, (weights @ found.policy).tolist(), strict=True))
     rules = found.frame_rows()
@@ -70,18 +68,9 @@ def oracle(
         "rules": rules,
         "shares": shares,
         "certificate": {name: getattr(proof, name) for name in _PROVED},
-        "assumptions": None
-        if assumptions is None
-        else {
-            "hold": assumptions.holds,
-            "m": assumptions.m,
-            "tau_prime": assumptions.tau_prime,
-            "items": [asdict(item) for item in assumptions.items],
-        },
+        "assumptions": checked,
     }
-    folder = output.folder()
-    if folder is not None:
-        write_json(folder / "oracle.json", data, indent=2)
+    output.keep("oracle.json", data)
     facts = [("the best policy earns, per decision", f"{found.value:.6g}")]
     if found.baseline == "joint-sampled":
         facts.append(("95 % interval", f"{found.interval[0]:.6g} to {found.interval[1]:.6g}"))
@@ -89,16 +78,10 @@ def oracle(
         room = "with room to spare" if found.slater > 1e-9 else "but only just: nothing is left for mistakes"
         facts.append(("all rules can be kept", room))
     facts.append(("proof", "checked" if proof.verified else "NOT CHECKED"))
-    rows = [
-        (
-            one["rule"],
-            number_text(one["left"]),
-            one["unit"],
-            number_text(one["price"]),
-            "yes" if one["binding"] else "no",
-        )
-        for one in rules
-    ]
+    rows = []
+    for one in rules:
+        left, price, binding = number_text(one["left"]), number_text(one["price"]), one["binding"]
+        rows.append((one["rule"], left, one["unit"], price, "yes" if binding else "no"))
     head = ("rule", "left per decision", "unit", "moving its limit by 1 earns", "at its limit")
     output.show(
         data,
@@ -108,7 +91,7 @@ def oracle(
         table("best shares", ("action", "share"), [(name, f"{share:.4f}") for name, share in shares.items()]),
         *(_theory_tables(found, assumptions) if theory else []),
         *([] if note is None else [note]),
-        *([] if folder is None else [f"written to {folder / 'oracle.json'}"]),
+        *output.kept("oracle.json"),
     )
 
 
@@ -122,7 +105,10 @@ def _theory_tables(found: Any, assumptions: Any) -> list[Any]:
         ("gap of the certificate", f"{max(0.0, found.certificate.gap):.1e}"),
     ]
     shown = [table("theory", ("", ""), facts)]
-    return shown if assumptions is None else [*shown, _assumptions_table(assumptions.items)]
+    if assumptions is not None:
+        body = [(one.statement, one.measured, "yes" if one.holds else "NO") for one in assumptions.items]
+        shown.append(table("assumptions", ("must hold", "measured", "holds"), body))
+    return shown
 
 
 def _of_the_fitted_world(spec: Any) -> str | None:
@@ -137,11 +123,6 @@ def _of_the_fitted_world(spec: Any) -> str | None:
         "and may be far from it: the best actions are picked by the very rows that they are judged by. `tightrope init` "
         "estimates what a policy would earn on rows that it was not fitted on."
     )
-
-
-def _assumptions_table(items: Sequence[Any]) -> Any:
-    body = [(item.statement, item.measured, "yes" if item.holds else "NO") for item in items]
-    return table("assumptions", ("must hold", "measured", "holds"), body)
 
 
 @command("tightrope simulate examples/fair-jobs.toml --rounds 5000 --out out/jobs")
@@ -181,31 +162,21 @@ def simulate(
         # The spec is well formed: it is the world that the rules can't be kept in.
         raise TightropeError(str(error)) from error
     if results:
+        where = "nothing is written without --out DIR"
         if folder is not None:
             write_summary(results, folder / "summary.json")
+            where = f"the report is {folder / 'index.html'}"
         last = [result.rows()[-1] for result in results]
-        cut = any(result.interrupted for result in results)
-        concerns = [
-            {"policy": result.policy, "scenario": result.scenario, **asdict(one)}
-            for result in results
-            for one in result.concerns
-        ]
+        found = [(result, one) for result in results for one in result.concerns]
         data = {
             "rows": last,
-            "interrupted": cut,
+            "interrupted": any(result.interrupted for result in results),
             "out": None if folder is None else str(folder),
-            "concerns": concerns,
+            "concerns": [
+                {"policy": run.policy, "scenario": run.scenario, **asdict(one)} for run, one in found
+            ],
         }
-        where = (
-            "nothing is written without --out DIR"
-            if folder is None
-            else f"the report is {folder / 'index.html'}"
-        )
-        said = [
-            f"{result.policy} on {result.scenario}: {in_runs(one, result.n_replications)}"
-            for result in results
-            for one in result.concerns
-        ]
+        said = [f"{run.policy} on {run.scenario}: {in_runs(one, run.n_replications)}" for run, one in found]
         if any(result.optimum is None for result in results):
             said.append(NO_REGRET)
         elif (note := _of_the_fitted_world(read)) is not None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from cyclopts import Parameter
 
-from tightrope.cli.app import DEFAULT, Output, Trust, command
+from tightrope.cli.app import DEFAULT, Flag, Output, Trust, command
 from tightrope.cli.tables import JUDGED, judged, number_text, summary_table, table
 from tightrope.errors import TightropeError
 
@@ -27,7 +27,7 @@ class Engine:
     "Of the Ray cluster, such as 10.0.0.5:6379, or auto for the one that this machine belongs to; one is started by default."
     workers: int | None = None
     "Cores to use; all by default."
-    halving: Annotated[bool, Parameter(negative=())] = False
+    halving: Flag = False
     "Few rounds for all settings first; only the best third goes on, twice."
 
 
@@ -39,7 +39,7 @@ def sweep(
     spec: Path,
     /,
     *,
-    retry_failed: Annotated[bool, Parameter(negative=())] = False,
+    retry_failed: Flag = False,
     trust: Trust = False,
     where: Engine = _LOCAL,
     output: Output = DEFAULT,
@@ -69,7 +69,8 @@ def sweep(
         *([_settings_table(data["rows"], found.plan.design.paths)] if data["rows"] else []),
         f"{ran}; the report is {folder / 'index.html'}",
     )
-    _fail_if_any(data)
+    if data["failed"]:
+        raise TightropeError(_failures(data))
 
 
 @command('tightrope tune examples/sweep-hospital.toml --target "violation<=0 after 500"')
@@ -115,9 +116,10 @@ def tune(
     if found.chosen is not None:
         tuned = [{"run": "tuned, fresh draws", **row} for row in found.checked]
         rows = [{"run": "tuned, in the sweep", **found.chosen}, *tuned, *rows]
+    settings = [(path, str(value)) for path, value in found.settings.items()]
     output.show(
         data,
-        *([_fields_table(found.settings)] if found.settings else []),
+        *([table("", ("field", "value"), settings)] if settings else []),
         summary_table(rows, "run", "policy"),
         *found.words,
         f"the spec to serve is {found.path}: {found.reach}",
@@ -125,19 +127,11 @@ def tune(
     )
 
 
-def _fields_table(settings: dict[str, Any]) -> Any:
-    return table("", ("field", "value"), [(path, str(value)) for path, value in settings.items()])
-
-
 def _settings_table(rows: Sequence[dict[str, Any]], paths: Sequence[str]) -> Any:
-    body = [
-        (
-            str(row["policy"]),
-            *(number_text(row[path]) if isinstance(row[path], float) else str(row[path]) for path in paths),
-            *judged(row),
-        )
-        for row in rows
-    ]
+    def shown(value: Any) -> str:
+        return number_text(value) if isinstance(value, float) else str(value)
+
+    body = [(row["policy"], *(shown(row[path]) for path in paths), *judged(row)) for row in rows]
     return table("best settings", ("policy", *paths, *JUDGED), body)
 
 
@@ -151,14 +145,12 @@ def _kept() -> Iterator[None]:
         raise
 
 
-def _fail_if_any(data: dict[str, Any]) -> None:
-    """End with status 1 where cells failed, naming them."""
-    if data["failed"]:
-        listed = [
-            f"  cell {one['number']} ({', '.join(f'{path} = {value}' for path, value in one['settings'].items())}): {one['error']}"
-            for one in data["failures"]
-        ]
-        more = data["failed"] - len(listed)
-        rest = [f"  and {more:,} more, in the column `error` of {Path(data['out'], 'cells')}"] if more else []
-        head = f"{data['failed']:,} of {data['cells']:,} cells failed"
-        raise TightropeError("\n".join([head, *listed, *rest]))
+def _failures(data: dict[str, Any]) -> str:
+    """The cells that failed, a line for each of the first."""
+    said = [f"{data['failed']:,} of {data['cells']:,} cells failed"]
+    for one in data["failures"]:
+        settings = ", ".join(f"{path} = {value}" for path, value in one["settings"].items())
+        said.append(f"  cell {one['number']} ({settings}): {one['error']}")
+    if more := data["failed"] - len(data["failures"]):
+        said.append(f"  and {more:,} more, in the column `error` of {Path(data['out'], 'cells')}")
+    return "\n".join(said)

@@ -12,12 +12,8 @@ def version(*, output: Output = DEFAULT) -> None:
     import platform
     from importlib.metadata import version as installed
 
-    from tightrope.files import write_json
-
     versions = {"tightrope": __version__, "python": platform.python_version()}
     versions |= {name: installed(name) for name in ("numpy", "scipy", "numba", "highspy")}
     lines = "\n".join(f"{name} {number}" for name, number in versions.items())
-    folder = output.folder()
-    if folder is not None:
-        write_json(folder / "version.json", versions, indent=2)
+    output.keep("version.json", versions)
     output.show(versions, lines)

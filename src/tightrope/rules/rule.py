@@ -271,7 +271,7 @@ def rule_from_data(table: object, where: str) -> Rule:
             raise InvalidInput(f"unknown field {name!r}; a {kind} rule has {list(known)}.", within=where)
     for name, needed in known.items():
         if needed and name not in given:
-            raise InvalidInput(f"field {name!r} is missing from a {kind} rule.", within=where)
+            raise InvalidInput(field=name, problem=f"is missing: a {kind} rule needs it", within=where)
     try:
         rule: Rule = RULE_KINDS.find(str(kind))(**given)
     except InvalidInput as error:

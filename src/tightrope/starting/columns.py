@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any, Literal
 
 import numpy as np
@@ -18,11 +20,13 @@ MOST_VALUES = 20
 # From so many rows on, values that hardly ever come twice are names of rows, or written by people.
 _FEW = 20
 _MOSTLY = 0.5
-_CODE_WORDS = frozenset(["id", "code", "type", "kind", "zip", "zipcode", "postcode", "plz", "region", "area"])
-_ID_WORDS = frozenset(
-    ["id", "uuid", "guid", "key", "number", "nr", "nbr", "no", "index", "row", "name", "email", "phone"]
-)
-_DATE_WORDS = frozenset(["date", "time", "day", "datetime", "timestamp", "when", "month", "year"])
+# What columns of each kind are called, the surest names first; "good" are values that mean success.
+NAMES: dict[str, list[str]] = {
+    kind: names.split()
+    for kind, names in json.loads(
+        resources.files(__package__).joinpath("column_names.json").read_text()
+    ).items()
+}
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,8 @@ def _column(name: str, frame: Frame) -> Column:
     values, counts = tuple(value for value, _ in counted), tuple(count for _, count in counted)
     if len(values) < 2:
         return Column(name, "constant" if values else "empty", n, gaps, values, counts)
+    words, low, high, whole = words_of(name), 0.0, 0.0, False
     kind: Kind
-    words = words_of(name)
-    low = high = 0.0
-    whole = False
     if present.dtype.kind == "b":
         kind = "boolean"
     elif present.dtype.kind == "M":
@@ -108,7 +110,11 @@ def _of_texts(values: tuple[str, ...], n: int, words: frozenset[str]) -> Kind:
     if all(_is_date(one) for one in values):
         return "date"
     if n >= _FEW and len(values) > _MOSTLY * n:
-        return "id" if words & _ID_WORDS or all(" " not in one.strip() for one in values) else "text"
+        return (
+            "id"
+            if words.intersection(NAMES["id"]) or all(" " not in one.strip() for one in values)
+            else "text"
+        )
     return "category"
 
 
@@ -119,24 +125,17 @@ def _is_date(text: str) -> bool:
 
 
 def _of_numbers(values: tuple[float, ...], numbers: Any, whole: bool, words: frozenset[str]) -> Kind:
-    n = numbers.size
-    if whole and len(values) == 2 and {*values} == {0.0, 1.0}:
+    if not whole:
+        return "number"
+    if {*values} == {0.0, 1.0}:
         return "boolean"
-    if (
-        whole
-        and n >= _FEW
-        and (
-            (len(values) == n and _counts_rows(numbers)) or (len(values) > _MOSTLY * n and words & _ID_WORDS)
-        )
-    ):
+    n = numbers.size
+    hardly_twice = n >= _FEW and len(values) > _MOSTLY * n
+    counts_rows = len(values) == n and (np.diff(numbers) == 1.0).all()
+    if hardly_twice and (counts_rows or words.intersection(NAMES["id"])):
         return "id"
-    if whole and words & _DATE_WORDS and numbers.min() > 1e8:  # seconds since 1970, or 20260331123000
+    if words.intersection(NAMES["date"]) and numbers.min() > 1e8:  # seconds since 1970, or 20260331123000
         return "date"
-    if whole and words & _CODE_WORDS:
-        return "id" if n >= _FEW and len(values) > _MOSTLY * n else "category"
+    if words.intersection(NAMES["code"]):
+        return "id" if hardly_twice else "category"
     return "number"
-
-
-def _counts_rows(numbers: Any) -> bool:
-    """Whether they go up by 1 from row to row."""
-    return bool((np.diff(numbers) == 1.0).all())

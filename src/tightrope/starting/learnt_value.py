@@ -16,7 +16,7 @@ it is below that by what four fifths of the table can't teach.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,10 +32,8 @@ from tightrope.spec import Spec
 from tightrope.validation import Array
 
 FOLDS = 5
-SPLITS, FEW_ROWS = (
-    3,
-    5000,
-)  # a short table is split into folds several times: which rows go where is chance as well
+# A table of few rows is split into folds several times: which rows go where is chance as well.
+SPLITS, FEW_ROWS = 3, 5000
 LEAST_ROWS = 50
 MOST_ROWS = 20_000
 LEAST_CHANCE = 0.02  # a smaller chance of what was done counts as this much: weights stay below 50
@@ -44,7 +42,8 @@ PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e5)
 _RIDGE = 1.0
 
 
-class Estimate(NamedTuple):
+@dataclass(frozen=True)
+class Estimate:
     """A mean with its 95 % interval."""
 
     value: float
@@ -54,29 +53,14 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a table as arrays: p features, J actions, K columns of costs.
+    """Rows of a table as arrays: p features, J actions, K columns of costs."""
 
-    Parameters
-    ----------
-    x : (n, p)
-        Features, the first of them 1.
-    actions : (n,) or None
-        What was done; None where every action's reward is known.
-    rewards : (n,), or (n, J) where every action's reward is known
-    costs : (n, K) or None
-        Of what was done, as rules count them; None where every action's costs are known.
-    known : (n, J, K)
-        Costs of every action, NaN in columns that are known of what was done alone.
-    force : (n, K)
-        1 where a column counts, 0 in contexts that are of none of its groups.
-    """
-
-    x: Array
-    actions: NDArray[np.int64] | None
-    rewards: Array
-    costs: Array | None
-    known: Array
-    force: Array
+    x: Array  # (n, p), the first feature is 1
+    actions: NDArray[np.int64] | None  # (n,); None where every action's reward is known
+    rewards: Array  # (n,), or (n, J) where every action's reward is known
+    costs: Array | None  # (n, K), of what was done; None where every action's costs are known
+    known: Array  # (n, J, K), of every action; NaN in columns that are known of what was done alone
+    force: Array  # (n, K): 1 where a column counts, 0 in contexts that are in none of its groups
 
     def __len__(self) -> int:
         return len(self.x)
@@ -117,11 +101,9 @@ class Learnt:
         low, high = float(rows.rewards.min()), float(rows.rewards.max())
         costs = np.zeros((len(rows), K)) if rows.costs is None else rows.costs
         reward_fit = _fit(rows, rows.rewards, J)
-        unknown = rows.unknown()
-        cost_fit = np.stack(
-            [_fit(rows, costs[:, k], J) if unknown[k] else np.zeros_like(reward_fit) for k in range(K)]
-            or [np.zeros((J, rows.x.shape[1]))]
-        )[:K]
+        cost_fit = np.zeros((K, *reward_fit.shape))
+        for k in np.flatnonzero(rows.unknown()):
+            cost_fit[k] = _fit(rows, costs[:, k], J)
         start = cls(
             reward_fit, cost_fit, (low, high), cost_range, np.zeros(K), np.ones(J) / J, np.zeros(K), {}
         )
@@ -154,42 +136,24 @@ class Learnt:
 
 @dataclass(frozen=True, eq=False)
 class LearntValue:
-    """What a table lets expect of a policy that is learnt from it.
+    """What a policy that is learnt from a table can be expected to earn and use."""
 
-    Attributes
-    ----------
-    policy : Estimate
-        Of θ (see the module): the reward per decision of a policy learnt from four fifths of the rows, estimated on the rest.
-    mix : Estimate
-        The same of the best fixed mix of actions, which does not look at the context.
-    table : Estimate or None
-        What the decisions in the table earned; None where none were made.
-    used : tuple of Estimate
-        For each column of the rules what the policy uses on average, in the rule's units per decision that it counts.
-    learnt : tuple of Learnt
-        The policy of each fold, of each split.
-    rows : int
-        So many were used.
-    clipped : float
-        The share of rows in which the chance of what was done was below 0.02.
-    """
-
-    policy: Estimate
-    mix: Estimate
-    table: Estimate | None
-    used: tuple[Estimate, ...]
-    learnt: tuple[Learnt, ...]
-    rows: int
-    clipped: float
+    policy: Estimate  # of θ (see the module): its reward per decision
+    mix: Estimate  # the same of the best fixed mix of actions, which does not look at the context
+    table: Estimate | None  # what the decisions in the table earned; None where none were made
+    used: tuple[Estimate, ...]  # by column of the rules, in the rule's units per decision that it counts
+    learnt: tuple[Learnt, ...]  # the policy of each fold, of each split
+    rows: int  # so many were used
+    clipped: float  # the share of rows in which what was done had a chance below 0.02
 
     def as_data(self, rules: Rules | None) -> dict[str, Any]:
         """For machines."""
         names = () if rules is None else rules.names
         return {
-            "policy": self.policy._asdict(),
-            "fixed_mix": self.mix._asdict(),
-            "table": None if self.table is None else self.table._asdict(),
-            "used": {name: one._asdict() for name, one in zip(names, self.used)},
+            "policy": asdict(self.policy),
+            "fixed_mix": asdict(self.mix),
+            "table": None if self.table is None else asdict(self.table),
+            "used": {name: asdict(one) for name, one in zip(names, self.used)},
             "rows": self.rows,
         }
 
@@ -212,7 +176,9 @@ def learnt_value(rows: Rows, rules: Rules | None, *, seed: int = 0) -> LearntVal
     used, K = [], rows.known.shape[2]
     units = Units.of(rules, K, rows.force.mean(axis=0))
     for k, column in enumerate(() if rules is None else rules.columns):
-        ends = [column.limit + column.sign * float(units.means(np.full(K, end))[k]) for end in over[k]]
+        ends = [
+            column.limit + column.sign * float(units.means(np.full(K, end))[k]) for end in astuple(over[k])
+        ]
         used.append(Estimate(ends[0], min(ends[1:]), max(ends[1:])))
     table = None if rows.actions is None else Estimate(*map(float, mean_interval(rows.rewards)))
     return LearntValue(
@@ -227,11 +193,11 @@ def learnt_value(rows: Rows, rules: Rules | None, *, seed: int = 0) -> LearntVal
 
 
 class _Mean(NamedTuple):
-    """What one split says of a mean: an estimate as if folds were independent, its variance, and what dependence adds to that."""
+    """What one split says of a mean."""
 
-    estimate: Estimate
+    estimate: Estimate  # as if folds were independent
     variance: float
-    together: float
+    together: float  # what their dependence adds to the variance
 
 
 class _Split(NamedTuple):
@@ -263,8 +229,9 @@ def _once(rows: Rows, rules: Rules | None, rng: np.random.Generator, penalties: 
 
 def _averaged(splits: list[_Mean]) -> Estimate:
     """The splits say the same up to chance: their average differs less from θ than the interval of one says."""
-    value, low, high = np.mean([one.estimate for one in splits], axis=0).tolist()
-    variance, together = (float(np.mean([one[i] for one in splits])) for i in (1, 2))
+    value, low, high = np.mean([astuple(one.estimate) for one in splits], axis=0).tolist()
+    variance = float(np.mean([one.variance for one in splits]))
+    together = float(np.mean([one.together for one in splits]))
     stretch = np.sqrt(1.0 + max(0.0, together) / variance) if variance > 0.0 else 1.0
     return Estimate(value, float(value - stretch * (value - low)), float(value + stretch * (high - value)))
 
@@ -401,9 +368,9 @@ def _parts(one: Learnt, rows: Rows, chances: Array, *, fixed: bool) -> tuple[Arr
         return fitted, np.zeros_like(fitted), np.ones(len(rows))
     at = np.arange(len(rows)), rows.actions
     weights = pi[at] / np.maximum(LEAST_CHANCE, chances[at])
-    missed = (
-        np.zeros_like(used) if rows.costs is None else np.where(rows.unknown(), rows.costs - costs[at], 0.0)
-    )
+    missed = np.zeros_like(used)
+    if rows.costs is not None:
+        missed = np.where(rows.unknown(), rows.costs - costs[at], 0.0)
     return (
         np.column_stack([(pi * rewards).sum(axis=1) - used @ prices, used]),
         np.column_stack([rows.rewards - rewards[at] - missed @ prices, missed]),
@@ -414,15 +381,11 @@ def _parts(one: Learnt, rows: Rows, chances: Array, *, fixed: bool) -> tuple[Arr
 def _estimate(
     fitted: Array, missed: Array, weights: Array, fold: NDArray[np.int64]
 ) -> tuple[Estimate, float]:
-    """The mean of doubly robust scores with its interval, and its variance.
-
-    Given what was learnt, the rows of a fold are independent.
-    The weights are scaled to a mean of 1, which is what they have when the chances are right.
-    """
+    """The mean of doubly robust scores with its interval, and its variance; given what was learnt, the rows are independent."""
     total = float(weights.sum())
     scores, freedom, effective = fitted, len(fitted) - 1.0, float(len(fitted))
     if total > 0.0:
-        scaled = weights * (len(weights) / total)
+        scaled = weights * (len(weights) / total)  # a mean of 1, as they have when the chances are right
         mean = float((scaled * missed).mean())
         scores = fitted + mean + scaled * (missed - mean)
         freedom, effective = degrees_of_freedom(weights), total**2 / float((weights**2).sum())
@@ -430,15 +393,13 @@ def _estimate(
     value = np.array([scores.mean()])
     influence = scores - centres[fold]
     low, high, _ = interval(value, influence[:, None], None, freedom, effective, scores[:, None])
-    return Estimate(float(value[0]), float(low[0]), float(high[0])), float(
-        (influence**2).mean() / len(scores)
-    )
+    variance = float((influence**2).mean() / len(scores))
+    return Estimate(float(value[0]), float(low[0]), float(high[0])), variance
 
 
 def _keys(rows: Rows) -> list[bytes]:
     """What tells rows apart for a policy: features, and the costs that are known before acting."""
+    known = np.nan_to_num(rows.known).reshape(len(rows), -1)
     # + 0.0: the two zeros are one.
-    parts = (
-        np.concatenate([rows.x, np.nan_to_num(rows.known).reshape(len(rows), -1), rows.force], axis=1) + 0.0
-    )
+    parts = np.concatenate([rows.x, known, rows.force], axis=1) + 0.0
     return [one.tobytes() for one in np.ascontiguousarray(parts)]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from tightrope.messages import did_you_mean
 from tightrope.starting import roles
 from tightrope.starting.columns import MOST_VALUES, Column, look
 from tightrope.starting.roles import Found
-from tightrope.validation import Array
 
 _GIVEN = "you said so"
 _MOSTLY_MISSING = 0.95
@@ -96,19 +95,13 @@ def propose(
     """
     frame = frame_of(table)
     columns, path = look(frame), frame.path or Path(file)
-    for given in [
-        action,
-        label,
-        group,
-        *context,
-        *(usage or ()),
-        *(one.rpartition("=")[2] for one in reward),
-    ]:
+    of_rewards = [one.rpartition("=")[2] for one in reward]
+    for given in (action, label, group, *context, *(usage or ()), *of_rewards):
         if given is not None and given not in columns:
             raise InvalidInput(
                 f"{path}: there is no column {given!r}{did_you_mean(given, columns)}; it has: {', '.join(columns)}"
             )
-    stated, parts = _outcome(frame, columns, path, action, reward, label, success)
+    stated, parts = _outcome(columns, path, action, reward, label, success)
     used, why_used = _usage(frame, columns, stated, usage, group)
     history = History(file=file, **stated, usage=used, group=group)
     log = history.of(frame)
@@ -133,7 +126,6 @@ def propose(
 
 
 def _outcome(
-    frame: Frame,
     columns: Mapping[str, Column],
     path: Path,
     action: str | None,
@@ -149,36 +141,33 @@ def _outcome(
         return {"reward": known}, [Part("reward", one, _GIVEN) for one in known.values()]
     if len(reward) > 1:
         raise InvalidInput("--reward must name one column, or be ACTION=COLUMN for each action")
-    found: Found | None
     if action is None and not reward and (per_action := roles.find_per_action(columns)):
         known = per_action["reward"]
         why = f"there is one for each of {len(known)} actions, by their names: a row tells what each would have earned"
         return {"reward": known}, [Part("reward", one, why) for one in known.values()]
-    found = (
-        Found(reward[0], _GIVEN)
-        if reward
-        else roles.find_reward(columns, [action] if action else (), success)
-    )
+    found: Found | None
+    if reward:
+        found = Found(reward[0], _GIVEN)
+    else:
+        found = roles.find_reward(columns, [action] if action else (), success)
     done = Found(action, _GIVEN) if action else roles.find_action(columns, [found.name] if found else ())
-    if not reward and action is None and (done is None or found is None):
-        right = roles.find_label(columns)
-        if right is not None:
-            return {"label": right.name}, [Part("label", right.name, right.why)]
+    unsaid = not reward and action is None and (done is None or found is None)
+    if unsaid and (right := roles.find_label(columns)) is not None:
+        return {"label": right.name}, [Part("label", *right)]
     if done is None:
         could = [one.name for one in columns.values() if roles.is_choice(one)]
-        raise InvalidInput(
-            _unclear(path, "was done", "--action", could, "--label COLUMN names the right action of each row")
-        )
+        also = "; --label COLUMN names the right action of each row"
+        raise InvalidInput(_unclear(path, "was done", "--action", could) + also)
     if found is None:
         could = [one.name for one in columns.values() if roles.is_outcome(one) and one.name != done.name]
         raise InvalidInput(_unclear(path, "was earned", "--reward", could))
-    if columns[done.name].n_values > roles.MOST_ACTIONS:
+    if (n := columns[done.name].n_values) > roles.MOST_ACTIONS:
         raise InvalidInput(
-            f"{path}: column {done.name!r} has {columns[done.name].n_values:,} different values, but at most "
-            f"{roles.MOST_ACTIONS} can be actions: give --action another"
+            f"{path}: column {done.name!r} has {n:,} different values, but at most {roles.MOST_ACTIONS} can be actions. Name "
+            "another with --action"
         )
     stated: dict[str, Any] = {"action": done.name, "reward": found.name}
-    parts = [Part("action", done.name, done.why), Part("reward", found.name, found.why)]
+    parts = [Part("action", *done), Part("reward", *found)]
     column = columns[found.name]
     if success is not None or column.kind not in ("number", "boolean"):
         counts, why = _success(path, column, success)
@@ -192,8 +181,9 @@ def _success(path: Path, column: Column, success: str | None) -> tuple[Any, str]
     if success is None:
         good = roles.good_value(column)
         if good is None:
-            words = f"{path}: column {column.name!r} holds {_listed(column.values)}: say with --success which of them is good"
-            raise InvalidInput(words)
+            raise InvalidInput(
+                f"{path}: column {column.name!r} holds {_listed(column.values)}: say with --success which of them is good"
+            )
         return good, f"{good!r} counts as 1, all else as 0"
     for one in column.values:
         if success in (str(one), action_name(one)):
@@ -219,9 +209,7 @@ def _usage(
         return known, [Part("usage", column, why) for one in known.values() for column in one.values()]
     if "action" not in stated:
         if usage:
-            raise InvalidInput(
-                "--usage names what was used by what was done, but no column says what was done"
-            )
+            raise InvalidInput("--usage is what each decision used, but no column says what was done")
         return {}, []
     if usage is not None:
         return {one: one for one in usage}, [Part("usage", one, _GIVEN) for one in usage]
@@ -239,12 +227,12 @@ def _context(
 ) -> tuple[dict[str, Any], list[Part]]:
     """What callers send, declared as an encoder takes it; why, and what is left out and why."""
     taken = {*history.needed()}
-    leaks = (
-        roles.find_leaks(frame, columns, history.reward, history.success)
-        if isinstance(history.reward, str)
-        else []
-    )
-    late = roles.find_consequences(frame, columns, history.action) if history.action is not None else {}
+    leaks: list[str] = []
+    late: dict[str, str] = {}
+    if isinstance(history.reward, str):
+        leaks = roles.find_leaks(frame, columns, history.reward, history.success)
+    if history.action is not None:
+        late = roles.find_consequences(frame, columns, history.action)
     declared: dict[str, Any] = {}
     parts: list[Part] = []
     for name in given or columns:
@@ -292,7 +280,8 @@ def _declared(column: Column) -> tuple[dict[str, Any], str]:
         words = f"one of {column.n_values} values, or another"
         if column.n_values > MOST_VALUES:
             kept = common[:MOST_VALUES] or list(column.values[:MOST_VALUES])
-            declared["values"] = sorted(_plain(one) for one in kept)
+            whole = (isinstance(one, float) and one.is_integer() for one in kept)
+            declared["values"] = sorted(int(one) if plain else one for one, plain in zip(kept, whole))
             words = f"one of its {len(kept)} most common values of {column.n_values:,}, or another"
     elif column.kind == "boolean":
         declared, words = {"type": "boolean"}, "true or false"
@@ -302,12 +291,9 @@ def _declared(column: Column) -> tuple[dict[str, Any], str]:
         declared, words = {"type": "number"}, f"a number, from {column.low:g} to {column.high:g} in the table"
     if column.missing:
         declared["missing"] = "indicator"
-        words += f"; missing in {_percent(column.missing_share)} of the rows, which has a column of its own"
+        share = f"{column.missing_share:.0%}" if column.missing_share >= 0.01 else "less than 1 %"
+        words += f"; missing in {share} of the rows, which has a column of its own"
     return declared, words
-
-
-def _plain(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # --- rules ---
@@ -317,36 +303,40 @@ _RULE = re.compile(r"\s*(?P<name>.+?)\s*(?P<sign><=|>=|≤|≥)\s*(?P<limit>[-+0
 
 def _rules(log: Log, given: Sequence[str] | None) -> tuple[list[dict[str, Any]], list[Part]]:
     """The rules as a spec states them, and why."""
+    used = {name: _used(log, name) for name in log.columns.usage}
     if given is not None:
-        made = [_stated(one, log) for one in given]
+        made = [rule_of(text, log.action_names, used) for text in given]
         return made, [Part("rule", rule_name(one), _GIVEN) for one in made]
     made, parts = [], []
-    for usage in log.columns.usage:
-        used = _used(log, usage)
-        average = sum(float(one.mean()) for one in used) / len(used)
-        made.append({"kind": "budget", **_limited(log, usage, "at_most", _rounded_up(average))})
-        done = isinstance(log.columns.usage[usage], str)
-        logged = "what was used on average in the table" if done else "the average over all actions"
-        parts.append(
-            Part(
-                "rule",
-                rule_name(made[-1]),
-                f"{logged}: {average:.4g} a decision. Set it to what there really is",
-            )
-        )
+    for name, one in used.items():
+        made.append(_limited(name, "at_most", _rounded_up(one.average), one))
+        logged = "what was used on average in the table" if one.stated else "the average over all actions"
+        why = f"{logged}: {one.average:.4g} per decision. Set it to what there really is"
+        parts.append(Part("rule", rule_name(made[-1]), why))
     if made:
         return made, parts
     favourite, share, why = _favourite(log)
     made.append({"kind": "capacity", "action": favourite, "at_most": share})
-    why += " Whether there is room for more the table can't say: change the limit, or remove the rule"
+    why += " The table can't say whether there is room for more: change the limit, or remove the rule"
     return made, [Part("rule", rule_name(made[0]), why)]
 
 
-def _used(log: Log, usage: str) -> list[Array]:
-    """What was used by what was done, or by each action, (n,) each."""
+class Used(NamedTuple):
+    """What is known of a usage that rules may limit."""
+
+    low: float
+    high: float
+    stated: dict[str, Any]  # what a rule says of it beside the limit
+    average: float = 0.0
+
+
+def _used(log: Log, usage: str) -> Used:
+    """By what was done, or by every action."""
     stated = log.columns.usage[usage]
-    used = log.used(usage, None if isinstance(stated, str) else list(stated))
-    return [used] if used.ndim == 1 else list(used.T)
+    done = isinstance(stated, str)
+    used = log.used(usage, None if done else list(stated))
+    average = float(np.mean([one.mean() for one in np.atleast_2d(used.T)]))
+    return Used(float(used.min()), float(used.max()), {"seen": "after"} if done else {}, average)
 
 
 def _favourite(log: Log) -> tuple[str, float, str]:
@@ -357,37 +347,31 @@ def _favourite(log: Log) -> tuple[str, float, str]:
     j = int(np.argmax(np.bincount(done, rewards, len(actions)) / np.maximum(1, counts)))
     best = actions[j]
     if log.tells_all:
-        share = max(0.05, round(1.0 / len(actions), 2))
-        return (
-            best,
-            share,
-            f"it would earn most on average; an even share of {len(actions)} actions is {1 / len(actions):.0%}.",
-        )
+        even = 1.0 / len(actions)
+        why = f"it would earn most on average; an even share of {len(actions)} actions is {even:.0%}."
+        return best, max(0.05, round(even, 2)), why
     share = float(counts[j] / len(log))
     rounded = min(0.95, max(0.01, math.ceil(100 * share - 1e-9) / 100))
     return best, rounded, f"it earned most on average, and had {share:.1%} of the rows."
 
 
-def _stated(text: str, log: Log) -> dict[str, Any]:
-    """``"letter <= 0.3"``: the share of an action, or the average of a usage."""
+def rule_of(text: str, actions: Sequence[str], used: Mapping[str, Used], remedy: str = "") -> dict[str, Any]:
+    """``"letter <= 0.3"`` as a spec states it: the share of an action, or the average of a usage."""
     name, side, limit = read_rule(text)
-    actions, usage = log.action_names, log.columns.usage
     if name in actions:
         return {"kind": "capacity" if side == "at_most" else "share", "action": name, side: limit}
-    if name in usage:
-        return {"kind": "budget" if side == "at_most" else "mean", **_limited(log, name, side, limit)}
-    known = [*actions, *usage]
-    raise InvalidInput(
-        f"--rule {text!r}: {name!r} is neither an action nor a column of what was used{did_you_mean(name, known)}; "
-        f"known: {', '.join(known)}"
-    )
+    if name not in used:
+        known = [*actions, *used]
+        raise InvalidInput(
+            f"rule {text!r}: {name!r} is neither an action nor something that is used{did_you_mean(name, known)}; known: "
+            f"{', '.join(known)}{remedy}"
+        )
+    return _limited(name, side, limit, used[name])
 
 
-def _limited(log: Log, usage: str, side: str, limit: float) -> dict[str, Any]:
-    used = _used(log, usage)
-    low, high = min(float(one.min()) for one in used), max(float(one.max()) for one in used)
-    rule: dict[str, Any] = {"name": usage, side: limit, "range": [min(0.0, low), max(high, limit)]}
-    return rule | ({"seen": "after"} if isinstance(log.columns.usage[usage], str) else {})
+def _limited(name: str, side: str, limit: float, used: Used) -> dict[str, Any]:
+    kind, ends = "budget" if side == "at_most" else "mean", [min(0.0, used.low), max(used.high, limit)]
+    return {"kind": kind, "name": name, side: limit, "range": ends, **used.stated}
 
 
 def read_rule(text: str) -> tuple[str, str, float]:
@@ -435,17 +419,11 @@ def _pair(text: str) -> tuple[str, str]:
     return action, column
 
 
-def _unclear(path: Path, what: str, option: str, could: list[str], also: str = "") -> str:
-    listed = f": {', '.join(could)}?" if could else "; no column looks like one"
-    return f"{path}: which column says what {what}{listed} Give {option} COLUMN" + (
-        f"; {also}" if also else ""
-    )
+def _unclear(path: Path, what: str, option: str, could: list[str]) -> str:
+    listed = f": {', '.join(could)}?" if could else "? No column looks like it."
+    return f"{path}: which column says what {what}{listed} Use {option} COLUMN"
 
 
 def _listed(values: Sequence[Any]) -> str:
     shown = ", ".join(map(repr, values[:6]))
     return shown + (", …" if len(values) > 6 else "")
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.01 else "less than 1 %"

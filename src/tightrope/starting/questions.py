@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
-from tightrope.starting.proposal import read_rule
+from tightrope.starting.proposal import Used, read_rule, rule_of
 
 # A question and the answer that stands for Enter.
 Ask = Callable[[str, str], str]
@@ -39,9 +39,8 @@ class Answers:
         """
         names = [one.strip() for one in self.actions]
         if len(names) < 2 or len({*names}) < len(names) or not all(names):
-            raise InvalidInput(
-                f"actions must be at least two different names, but got {', '.join(map(repr, names))}"
-            )
+            listed = ", ".join(map(repr, names))
+            raise InvalidInput(f"actions must be at least two different names, but got {listed}")
         for given in self.chances:
             if given not in names:
                 raise InvalidInput(
@@ -51,15 +50,12 @@ class Answers:
         for name, chance in zip(names, chances):
             if not 0.0 <= chance <= 1.0:
                 raise InvalidInput(f"chance of {name!r} must lie in [0, 1], but got {chance:g}")
-        rules, reasons = [], {}
+        rules, reasons = [_rule(text, names, self.usage) for text in self.rules or ()], {}
         if self.rules is None:
             best = names[chances.index(max(chances))]
             rules = [{"kind": "capacity", "action": best, "at_most": 0.5}]
-            reasons[f"{best} <= 0.5"] = (
-                "An example: the action that promises most gets no more than half. Change it or remove it."
-            )
-        for text in self.rules or ():
-            rules.append(_rule(text, names, self.usage))
+            why = "An example: the most promising action gets no more than half. Change it or remove it."
+            reasons[f"{best} <= 0.5"] = why
         return {
             "name": self.name,
             "actions": names,
@@ -75,65 +71,42 @@ class Answers:
         """Put the questions; what is `given` is proposed."""
         name = ask("What is it about, in one word?", given.name)
         actions = _split(ask("What can be done? Names, with commas between", ", ".join(given.actions)))
-        context: list[str] = list(given.context)
         print(
-            "What is known before a decision? For example   age: 0..120   or   sex: f, m   ; Enter ends the list."
+            "What is known before a decision? For example   age: 0..120   or   sex: f, m   (Enter ends the list)"
         )
-        while answer := ask("  known before", ""):
-            try:
-                _field(answer)
-                context.append(answer)
-            except InvalidInput as error:
-                print(f"  {error}")
+        context = [*given.context, *_listed(ask, "  known before", _field)]
         chances = dict(given.chances)
         for one, guess in zip(actions, _guesses(len(actions))):
             chances[one] = _asked_number(
                 ask, f"How often does {one!r} succeed, as a guess from 0 to 1?", chances.get(one, guess)
             )
-        rules: list[str] = list(given.rules or ())
         usage = dict(given.usage)
+
+        def check(rule: str) -> None:
+            subject = read_rule(rule)[0]
+            if subject not in actions and subject not in usage:
+                question = f"  how many {subject} does {{!r}} use?"
+                usage[subject] = {one: _asked_number(ask, question.format(one), 1.0) for one in actions}
+            _rule(rule, actions, usage)
+
         print(
             f"What must hold? For example   {actions[0]} <= 0.3   (at most 30 % of the decisions),   minutes <= 4.5   "
-            "(on average a decision); Enter ends the list."
+            "(on average per decision); Enter ends the list."
         )
-        while answer := ask("  rule", ""):
-            try:
-                subject = read_rule(answer)[0]
-                if subject not in actions and subject not in usage:
-                    usage[subject] = {
-                        one: _asked_number(ask, f"  how many {subject} does {one!r} use?", 1.0)
-                        for one in actions
-                    }
-                _rule(answer, actions, usage)
-                rules.append(answer)
-            except InvalidInput as error:
-                print(f"  {error}")
+        rules = [*(given.rules or ()), *_listed(ask, "  rule", check)]
         return cls(name, actions, context, rules, usage, chances)
 
 
 def _rule(text: str, actions: Sequence[str], usage: dict[str, dict[str, float]]) -> dict[str, Any]:
-    name, side, limit = read_rule(text)
-    if name in actions:
-        kind = "capacity" if side == "at_most" else "share"
-        return {"kind": kind, "action": name, side: limit}
-    if name not in usage:
-        known = [*actions, *usage]
-        raise InvalidInput(
-            f"rule {text!r}: {name!r} is no action{did_you_mean(name, known)}; where it is something that actions use, say how "
-            f"much: --usage {name}:{','.join(f'{one}=1' for one in actions)}"
-        )
-    used = usage[name]
-    if missing := [one for one in actions if one not in used]:
+    name, _, _ = read_rule(text)
+    if name in usage and (missing := [one for one in actions if one not in usage[name]]):
         raise InvalidInput(f"rule {text!r}: how many {name} does {missing[0]!r} use?")
-    ends = [min(0.0, *used.values()), max(limit, *used.values())]
-    kind = "budget" if side == "at_most" else "mean"
-    return {
-        "kind": kind,
-        "name": name,
-        side: limit,
-        "range": ends,
-        "usage": {one: used[one] for one in actions},
+    used = {
+        name: Used(min(by.values()), max(by.values()), {"usage": {one: by.get(one) for one in actions}})
+        for name, by in usage.items()
     }
+    each = ",".join(f"{one}=1" for one in actions)
+    return rule_of(text, actions, used, f". If actions use it, say how much: --usage {name}:{each}")
 
 
 def _field(text: str) -> tuple[str, dict[str, Any]]:
@@ -167,6 +140,16 @@ def read_usage(text: str) -> tuple[str, dict[str, float]]:
     if not name or not used:
         raise InvalidInput(f"--usage must be such as 'minutes:email=1,letter=9', but got {text!r}")
     return name.strip(), used
+
+
+def _listed(ask: Ask, question: str, check: Callable[[str], object]) -> Iterator[str]:
+    """Answers until there is none, those that `check` refuses left out."""
+    while answer := ask(question, ""):
+        try:
+            check(answer)
+            yield answer
+        except InvalidInput as error:
+            print(f"  {error}")
 
 
 def _split(text: str) -> list[str]:

@@ -8,98 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tightrope.frames import Frame
-from tightrope.starting.columns import Column
+from tightrope.starting.columns import NAMES, Column
 
 MOST_ACTIONS = 50
-# What columns of each kind are called, the surest first.
-ACTION_WORDS = (
-    *("action", "arm", "treatment", "treated", "decision", "choice", "chosen", "assigned", "assignment"),
-    *(
-        "variant",
-        "intervention",
-        "offer",
-        "offered",
-        "sent",
-        "coupon",
-        "voucher",
-        "channel",
-        "campaign",
-        "creative",
-    ),
-    *("route", "routed", "ward", "department", "desk", "queue", "model", "option", "plan", "message", "ad"),
-)
-REWARD_WORDS = (
-    *(
-        "reward",
-        "outcome",
-        "success",
-        "successful",
-        "bought",
-        "purchase",
-        "purchased",
-        "converted",
-        "conversion",
-    ),
-    *(
-        "clicked",
-        "click",
-        "accepted",
-        "redeemed",
-        "responded",
-        "response",
-        "recovered",
-        "survived",
-        "well",
-        "solved",
-    ),
-    *(
-        "resolved",
-        "won",
-        "sold",
-        "revenue",
-        "profit",
-        "margin",
-        "sales",
-        "satisfied",
-        "satisfaction",
-        "rating",
-    ),
-    *("score", "quality", "utility", "payoff", "target", "y", "result", "kept", "returned", "readmitted"),
-)
-LABEL_WORDS = ("label", "class", "target", "category", "species", "diagnosis", "correct", "best", "y")
-USAGE_WORDS = frozenset(
-    (
-        *(
-            "cost",
-            "costs",
-            "minutes",
-            "hours",
-            "seconds",
-            "time",
-            "price",
-            "spend",
-            "spent",
-            "budget",
-            "fee",
-            "tokens",
-        ),
-        *(
-            "duration",
-            "discount",
-            "usage",
-            "used",
-            "units",
-            "staff",
-            "effort",
-            "energy",
-            "kwh",
-            "latency",
-            "calls",
-        ),
-        *("days", "beds", "workload", "load", "paid", "expense", "expenses", "cents", "euros", "dollars"),
-    )
-)
-GOOD_WORDS = ("yes", "y", "true", "success", "won", "good", "positive", "accepted", "bought", "ok", "1")
 _EXPLAINED, _MOSTLY_EXPLAINED = 0.02, 0.3  # shares of a column's variance
 
 
@@ -113,44 +24,34 @@ class Found(NamedTuple):
 def find_action(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Found | None:
     """The column of what was done: by its name, or the only one that could be."""
     could = [one for one in columns.values() if one.name not in {*apart} and is_choice(one)]
-    named = _by_name(could, ACTION_WORDS)
-    if named is not None:
+    if named := _by_name(could, NAMES["action"]):
         column, word = named
         return Found(column.name, f"the name says {word!r}, and it has {column.n_values} different values")
     texts = [one for one in could if one.kind == "category"]
-    if len(texts) == 1:
-        return Found(
-            texts[0].name, f"no other column holds names of a few choices: it has {texts[0].n_values}"
-        )
-    return None
+    if len(texts) != 1:
+        return None
+    return Found(texts[0].name, f"no other column holds names of a few choices: it has {texts[0].n_values}")
 
 
 def find_reward(
     columns: Mapping[str, Column], apart: Iterable[str] = (), success: str | None = None
 ) -> Found | None:
     """The column of what was earned: by its name; where `success` is told it may hold any few values."""
-    named_values = [one for one in columns.values() if success in map(str, one.values)] if success else []
-    could = [
-        one
-        for one in columns.values()
-        if one.name not in {*apart} and (is_outcome(one) or one in named_values)
-    ]
-    named = _by_name(could, REWARD_WORDS)
-    if named is not None:
-        return Found(named[0].name, f"the name says {named[1]!r}, and it holds {outcome_in_words(named[0])}")
+    free = [one for one in columns.values() if one.name not in {*apart}]
+    could = [one for one in free if is_outcome(one) or (success and success in map(str, one.values))]
+    if named := _by_name(could, NAMES["reward"]):
+        column, word = named
+        return Found(column.name, f"the name says {word!r}, and it holds {_outcome_in_words(column)}")
     return None
 
 
 def find_label(columns: Mapping[str, Column]) -> Found | None:
     """The column of the action that would have been right: by its name."""
-    named = _by_name([one for one in columns.values() if is_choice(one)], LABEL_WORDS)
-    if named is None:
-        return None
-    column, word = named
-    return Found(
-        column.name,
-        f"the name says {word!r}: each of its {column.n_values} values is an action, right where it stands",
-    )
+    if named := _by_name([one for one in columns.values() if is_choice(one)], NAMES["label"]):
+        column, word = named
+        each = f"each of its {column.n_values} values is an action, right where it stands"
+        return Found(column.name, f"the name says {word!r}: {each}")
+    return None
 
 
 def find_per_action(columns: Mapping[str, Column]) -> dict[str, dict[str, str]]:
@@ -170,7 +71,7 @@ def find_per_action(columns: Mapping[str, Column]) -> dict[str, dict[str, str]]:
             if prefix and action:
                 by_prefix.setdefault(prefix, {})[action] = column.name
                 break
-    rewards = next((one for one in REWARD_WORDS if len(by_prefix.get(one, ())) > 1), None)
+    rewards = next((one for one in NAMES["reward"] if len(by_prefix.get(one, ())) > 1), None)
     if rewards is None:
         return {}
     actions = {*by_prefix[rewards]}
@@ -182,23 +83,14 @@ def find_usage(frame: Frame, columns: Mapping[str, Column], action: str, apart: 
     """The columns of what was used: their name says so, and what was done makes a difference to them."""
     found = []
     for column in columns.values():
-        named = sorted(column.words & USAGE_WORDS)
-        if (
-            column.name in {*apart}
-            or column.kind not in ("number", "boolean")
-            or not named
-            or column.low < 0.0
-        ):
+        named = sorted(column.words & {*NAMES["usage"]})
+        numbers = column.kind in ("number", "boolean") and column.low >= 0.0
+        if column.name in {*apart} or not named or not numbers:
             continue
-        averages, explained = _by_action(frame, column.name, action)
+        range_, explained = _by_action(frame, column.name, action)
         if explained > _EXPLAINED:
-            found.append(
-                Found(
-                    column.name,
-                    f"the name says {named[0]!r}, and its average differs between actions, "
-                    f"from {averages.min():.3g} to {averages.max():.3g}",
-                )
-            )
+            why = f"the name says {named[0]!r}, and its average differs between actions, {range_}"
+            found.append(Found(column.name, why))
     return found
 
 
@@ -208,11 +100,11 @@ def find_consequences(frame: Frame, columns: Mapping[str, Column], action: str) 
     for column in columns.values():
         if column.kind != "number" or column.name == action:
             continue
-        averages, explained = _by_action(frame, column.name, action)
+        range_, explained = _by_action(frame, column.name, action)
         if explained > _MOSTLY_EXPLAINED:
             found[column.name] = (
-                f"its average goes with what was done, from {averages.min():.3g} to {averages.max():.3g}, as if it came after: "
-                "--usage takes it for what was used, --context for something that was known before"
+                f"its average depends on the action, {range_}, as if it came after it: use --usage if it is what was used, "
+                "--context if it was known before"
             )
     return found
 
@@ -229,24 +121,18 @@ def find_leaks(frame: Frame, columns: Mapping[str, Column], reward: str, success
             continue
         array, missing = frame.column(column.name)
         both = ~(missing | paid_missing)
-        x = array[both].astype(float)
-        if (
-            both.sum() > 2
-            and np.ptp(x) > 0
-            and np.ptp(y[both]) > 0
-            and abs(np.corrcoef(x, y[both])[0, 1]) > 0.99
-        ):
+        x, known = array[both].astype(float), y[both]
+        varied = len(x) > 2 and np.ptp(x) > 0 and np.ptp(known) > 0
+        if varied and abs(np.corrcoef(x, known)[0, 1]) > 0.99:
             found.append(column.name)
     return found
 
 
 def is_choice(column: Column) -> bool:
     """Whether its values could be actions."""
-    few = 2 <= column.n_values <= MOST_ACTIONS
-    return few and (
-        column.kind in ("category", "boolean")
-        or (column.kind == "number" and column.whole and column.n_values <= 20)
-    )
+    if column.kind == "number":
+        return column.whole and 2 <= column.n_values <= 20
+    return column.kind in ("category", "boolean") and 2 <= column.n_values <= MOST_ACTIONS
 
 
 def is_outcome(column: Column) -> bool:
@@ -256,13 +142,11 @@ def is_outcome(column: Column) -> bool:
 
 def good_value(column: Column) -> object | None:
     """Which of two texts is the good one; None if neither says so."""
-    return next(
-        (one for word in GOOD_WORDS for one in column.values if str(one).strip().lower() == word), None
-    )
+    plain = {str(one).strip().lower(): one for one in reversed(column.values)}
+    return next((plain[word] for word in NAMES["good"] if word in plain), None)
 
 
-def outcome_in_words(column: Column) -> str:
-    """What a reward's column holds."""
+def _outcome_in_words(column: Column) -> str:
     if column.kind == "category":
         return " or ".join(map(repr, column.values))
     if column.kind == "boolean":
@@ -270,7 +154,7 @@ def outcome_in_words(column: Column) -> str:
     return f"numbers from {column.low:g} to {column.high:g}"
 
 
-def _by_name(could: list[Column], words: tuple[str, ...]) -> tuple[Column, str] | None:
+def _by_name(could: list[Column], words: list[str]) -> tuple[Column, str] | None:
     """The first column whose name has the surest of the words in it; one that is nothing but the word goes first."""
     for whole in (True, False):
         for word in words:
@@ -280,8 +164,8 @@ def _by_name(could: list[Column], words: tuple[str, ...]) -> tuple[Column, str] 
     return None
 
 
-def _by_action(frame: Frame, name: str, action: str) -> tuple[np.ndarray, float]:
-    """The averages of a column by action, and the share of its variance that the action explains, less what chance would."""
+def _by_action(frame: Frame, name: str, action: str) -> tuple[str, float]:
+    """The range of a column's averages by action, and the share of its variance that they explain, less what chance would."""
     array, missing = frame.column(name)
     done, undone = frame.column(action)
     both = ~(missing | undone)
@@ -292,4 +176,5 @@ def _by_action(frame: Frame, name: str, action: str) -> tuple[np.ndarray, float]
     total = ((y - y.mean()) ** 2).sum()
     between = (counts * (averages - y.mean()) ** 2).sum()
     chance = (len(counts) - 1) / max(1, len(y) - 1)
-    return averages, float(between / total - chance) if total > 0 else 0.0
+    range_ = f"from {averages.min():.3g} to {averages.max():.3g}"
+    return range_, float(between / total - chance) if total > 0 else 0.0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tightrope import templates
 from tightrope.engine import simulate
 from tightrope.environments.build import environment_of, policies_of
 from tightrope.environments.table import table_environment
@@ -20,15 +21,9 @@ from tightrope.files import write
 from tightrope.oracle import Solution, solve
 from tightrope.report import Report, format_number
 from tightrope.result import Result, write_summary
+from tightrope.rules import Rules
 from tightrope.spec import Spec, make_spec
-from tightrope.starting.learnt_value import (
-    LEAST_CHANCE,
-    LEAST_ROWS,
-    Estimate,
-    LearntValue,
-    learnt_value,
-    rows_of,
-)
+from tightrope.starting.learnt_value import LEAST_CHANCE, LEAST_ROWS, LearntValue, learnt_value, rows_of
 from tightrope.starting.proposal import Proposal
 from tightrope.starting.text import SPEC
 
@@ -62,32 +57,24 @@ class Start:
 
     def words(self) -> list[str]:
         """What was found, in sentences."""
-        run, rounds = self.run, f"{self.run.n_rounds:,}"
-        earned, broken = run.average_reward.mean[-1], self._runs_above()
-        best = self.best.value
-        part = f", {earned / best:.0%} of that" if best > 0 else ""
-        if self.proposal is None:
-            world = f"If your guesses were right, the best policy would earn {_short(best)} per decision under these rules."
-        else:
-            world = (
-                f"In a world simulated from the table, the best policy earns {_short(best)} per decision. That is the optimum of "
-                "the simulated world, and may be far from that of the real one."
-            )
-        said = [
-            *self._learnt_words(),
-            world,
-            f"{run.policy} earned {_short(earned)} there on average over its first {rounds} decisions{part}, starting with no "
-            f"knowledge ({run.n_replications} simulated runs).",
-        ]
-        if run.constraints:
-            many = (
-                f"in {broken} of the {run.n_replications} runs a rule was broken"
-                if broken
-                else "in all runs every rule held"
-            )
-            said.append(f"After {rounds} decisions {many}.")
-            said += self._priced()
-        return said
+        columns = () if self.spec.rules is None else self.spec.rules.columns
+        # A tenth of each limit, since units differ.
+        tenths = [0.1 * abs(column.limit) * price for price, column in zip(self.best.prices, columns)]
+        k = int(np.argmax(tenths)) if tenths else None
+        said = templates.render(
+            "tightrope.starting/findings.txt",
+            run=self.run,
+            proposal=self.proposal,
+            learnt=self.learnt,
+            used=[] if self.learnt is None else self._used(self.learnt),
+            best=self.best.value,
+            earned=self.run.average_reward.mean[-1],
+            broken=self._runs_above(),
+            dearest=None if k is None else columns[k],
+            tenth=0.0 if k is None else tenths[k],
+            short=_short,
+        )
+        return [" ".join(one.split()) for one in said.split("\n\n") if one.strip()]
 
     def as_data(self) -> dict[str, Any]:
         """For machines."""
@@ -101,192 +88,102 @@ class Start:
             "runs_above_a_limit": self._runs_above(),
             "words": self.words(),
             "doubts": list(self.doubts),
-            "proposed": [vars(part) for part in parts],
+            "proposed": [asdict(part) for part in parts],
             "rows": [self.run.rows()[-1]],
         }
 
     def report(self) -> Report:
         """The page."""
-        run, rules = self.run, self.spec.rules
-        page = Report(f"First look at {self.spec.name}", self._subtitle())
-        facts: list[tuple[Any, str]] = []
-        if self.learnt is not None:
-            one = self.learnt.policy
-            facts.append(
-                (
-                    _short(one.value),
-                    f"what a policy learnt from this table would earn per decision under these rules (95 %: {_short(one.low)} to "
-                    f"{_short(one.high)}), estimated on rows that it was not fitted on",
-                )
-            )
-            facts.append((_short(self.learnt.mix.value), "the same of the best fixed mix of actions"))
-            if self.learnt.table is not None:
-                facts.append((_short(self.learnt.table.value), "earned by the decisions in the table"))
-        else:
-            where = (
-                "if your guesses were right"
-                if self.proposal is None
-                else "in a world simulated from the table"
-            )
-            facts.append(
-                (
-                    _short(self.best.value),
-                    f"what the best policy earns per decision under these rules, {where}",
-                )
-            )
-        facts.append(
-            (
-                _short(run.average_reward.mean[-1]),
-                f"earned by {run.policy} over its first {run.n_rounds:,} simulated decisions, starting with no knowledge",
-            )
-        )
-        if rules is not None:
-            kept = run.n_replications - self._runs_above()
-            facts.append(
-                (
-                    f"{kept} of {run.n_replications}",
-                    f"simulated runs in which every rule held after {run.n_rounds:,} decisions",
-                )
-            )
-        page.headline(facts)
-        page.bullets(self.words())
-        if rules is not None:
-            page.section("The rules")
-            page.table(
-                ["rule", "the best policy", run.policy, "what the limit costs"],
-                self._rule_rows(),
-                caption="On average per decision, in the rule's own unit. What a limit costs is the reward per decision that "
-                "moving it by one unit (of a share: from 0 to 100 %) would earn, as long as nothing else changes.",
-            )
-        page.section("What is done")
-        page.table(
-            ["action", *self._action_head()],
-            self._action_rows(),
-            caption="Share of the decisions that each action gets.",
-        )
-        page.section("The simulation")
-        page.figure(
-            run.plot(),
-            name="simulation",
-            alt=f"Regret, violation of the rules and shares of the actions over {run.n_rounds:,} simulated decisions",
-            caption="Regret is the reward missed so far, against the best policy, which knows everything; violation is by how "
-            "much rules are overstepped in all, and 0 while they hold. Bands are 95 % intervals over the runs.",
-        )
+        log, parts, file = None, (), ""
         if self.proposal is not None:
-            page.section("What the columns were taken for")
-            rows = [[part.what, part.role, part.why] for part in self.proposal.parts]
-            page.table(
-                ["column", "taken as", "why"],
-                rows,
-                caption=f"Columns of `{Path(self.proposal.history.file).name}`.",
-            )
-        if self.doubts:
-            page.section("What the table says little about")
-            page.bullets([f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts])
-        page.section("How to go on")
-        page.text(
-            f"`{SPEC}` beside this page states all of it, with comments: change what is wrong, and run it again."
+            log, parts = self.proposal.log, self.proposal.parts
+            file = Path(self.proposal.history.file).name
+        actions = f"{len(self.env.actions)} actions"
+        guessed = f"{actions}, by guesses of how often each succeeds"
+        page = Report(
+            f"First look at {self.spec.name}",
+            guessed if log is None else f"{len(log):,} rows of {file}, {actions}",
         )
-        page.code(
-            f"tightrope oracle {SPEC}              # the best policy of the simulated world\n"
-            f"tightrope simulate {SPEC}            # what this one does, many times over\n"
-            f"tightrope tune {SPEC}                # do other settings of it do better?\n"
-            f"tightrope serve {SPEC} --data data   # decisions over HTTP, and a dashboard"
+        head, *rows = zip(*self._action_columns())
+        page.template(
+            "tightrope.starting/page.html",
+            run=self.run,
+            facts=self._headline(),
+            words=self.words(),
+            rules=[] if self.spec.rules is None else self._rule_rows(self.spec.rules),
+            action_head=head,
+            action_rows=rows,
+            proposal=self.proposal,
+            file=file,
+            parts=[[part.what, part.role, part.why] for part in parts],
+            doubts=[f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts],
         )
-        if self.proposal is not None:
-            page.text(
-                "The simulated world is the table: its rows come again and again, and what an action would have earned in a row is "
-                "an estimate wherever another one was taken. It shows how the rules and the policy work, not what tomorrow brings."
-            )
         return page
 
-    def _subtitle(self) -> str:
-        if self.proposal is None:
-            return f"{len(self.env.actions)} actions, by guesses of how often each succeeds"
-        log = self.proposal.log
-        return (
-            f"{len(log):,} rows of {Path(self.proposal.history.file).name}, {len(self.env.actions)} actions"
-        )
+    def _headline(self) -> list[tuple[str, str]]:
+        """The numbers in large type, and what each is."""
+        run, learnt = self.run, self.learnt
+        if learnt is not None:
+            low, high = _short(learnt.policy.low), _short(learnt.policy.high)
+            found = [
+                (
+                    learnt.policy.value,
+                    f"what a policy learnt from this table would earn per decision under these rules (95 %: {low} to {high}), "
+                    "estimated on rows that it was not fitted on",
+                ),
+                (learnt.mix.value, "the same for the best fixed mix of actions"),
+            ]
+            if learnt.table is not None:
+                found.append((learnt.table.value, "earned by the decisions in the table"))
+        else:
+            guessed = self.proposal is None
+            where = "if your guesses were right" if guessed else "in a world simulated from the table"
+            found = [(self.best.value, f"what the best policy earns per decision under these rules, {where}")]
+        over = f"over its first {run.n_rounds:,} simulated decisions, starting with no knowledge"
+        found.append((run.average_reward.mean[-1], f"earned by {run.policy} {over}"))
+        facts = [(_short(value), words) for value, words in found]
+        if self.spec.rules is not None:
+            kept = f"{run.n_replications - self._runs_above()} of {run.n_replications}"
+            facts.append((kept, f"simulated runs in which every rule held after {run.n_rounds:,} decisions"))
+        return facts
 
-    def _learnt_words(self) -> list[str]:
-        """What the table lets expect, in sentences; nothing where it says too little."""
-        if self.learnt is None:
-            return []
-
-        def told(one: Estimate) -> str:
-            return f"{_short(one.value)} per decision (95 %: {_short(one.low)} to {_short(one.high)})"
-
-        found = self.learnt
-        said = [
-            f"A policy learnt from this table would earn about {told(found.policy)} under these rules, estimated on rows that it "
-            "was not fitted on.",
-            f"Always choosing by the best fixed mix of actions would earn about {told(found.mix)}.",
-        ]
-        if found.table is not None:
-            said.append(
-                f"The table's own decisions earned {told(found.table)}; they had no such rules to keep."
-            )
+    def _used(self, learnt: LearntValue) -> list[tuple[Any, ...]]:
+        """Some rules, each with what a policy learnt from the table uses: the mean and its interval."""
         columns = () if self.spec.rules is None else self.spec.rules.columns
-        for column, used in list(zip(columns, found.used))[:_RULES_SAID]:
+        found: list[tuple[Any, ...]] = []
+        for column, used in list(zip(columns, learnt.used))[:_RULES_SAID]:
             share = column.rule.quantity.usage is None
-            mean, low, high = (f"{one:.1%}" if share else _short(one) for one in used)
-            said.append(
-                f"On those rows it had a mean of {mean} (95 %: {low} to {high}) where the rule says: {column.rule}."
-            )
-        return said
+            found.append((column.rule, *(f"{one:.1%}" if share else _short(one) for one in astuple(used))))
+        return found
 
     def _runs_above(self) -> int:
         """In how many runs some total is above its limit at the end."""
         return round(float(self.run.violated_share.mean[-1]) * self.run.n_replications)
 
-    def _rule_rows(self) -> list[list[Any]]:
-        assert self.spec.rules is not None
-        units = self.env.units
-        simulated = units.means(self.run.mean_cost[:, -1].mean(axis=0) / self.run.n_rounds)
+    def _rule_rows(self, rules: Rules) -> list[list[Any]]:
+        """Each rule: what the best policy and the simulated one use, and what the limit costs."""
+        simulated = self.env.units.means(self.run.mean_cost[:, -1].mean(axis=0) / self.run.n_rounds)
         rows: list[list[Any]] = []
-        for k, column in enumerate(self.spec.rules.columns):
+        for k, column in enumerate(rules.columns):
             used = [column.limit + column.sign * float(over[k]) for over in (-self.best.left, simulated)]
             rows.append([str(column.rule), *map(_short, used), _short(float(self.best.prices[k]))])
         return rows
 
-    def _priced(self) -> list[str]:
-        """The rule that costs most, in words: by a tenth of each limit, since units differ."""
-        assert self.spec.rules is not None
-        columns = self.spec.rules.columns
-        tenths = [0.1 * abs(column.limit) * price for price, column in zip(self.best.prices, columns)]
-        k = int(np.argmax(tenths))
-        if tenths[k] <= 1e-9:
-            return ["No limit costs anything there: without the rules the best policy would do the same."]
-        side = "more" if columns[k].side == "at_most" else "less"
-        return [
-            f"The limit that costs most is that of {columns[k].name!r}: a tenth {side} would earn {_short(tenths[k])} per decision."
-        ]
-
-    def _logged_shares(self) -> list[float] | None:
-        if self.proposal is None or self.proposal.log.tells_all:
-            return None
-        log = self.proposal.log.for_actions(self.env.actions)
-        return [float(share) for share in np.bincount(log.actions, minlength=log.n_actions) / len(log)]
-
-    def _action_head(self) -> list[str]:
-        return [
-            *(["in the table"] if self._logged_shares() is not None else []),
-            "the best policy",
-            self.run.policy,
-            "earns on average",
-        ]
-
-    def _action_rows(self) -> list[list[Any]]:
-        best = self.best.policy
+    def _action_columns(self) -> list[tuple[str, ...]]:
+        """How often each action is taken and what it earns, each column under its head."""
         weights = self.env.weights if self.best.atoms is None else self.best.atoms.weights
-        columns = [weights @ best, self.run.shares.mean[-1]]
-        logged = self._logged_shares()
-        if logged is not None:
-            columns.insert(0, np.array(logged))
+        shares = {"the best policy": weights @ self.best.policy, self.run.policy: self.run.shares.mean[-1]}
+        if self.proposal is not None and not self.proposal.log.tells_all:
+            log = self.proposal.log.for_actions(self.env.actions)
+            shares = {
+                "in the table": np.bincount(log.actions, minlength=log.n_actions) / len(log),
+                **shares,
+            }
         earns = self.env.weights @ self.env.rewards
         return [
-            [name, *(f"{column[j]:.1%}" for column in columns), _short(float(earns[j]))]
-            for j, name in enumerate(self.env.actions)
+            ("action", *self.env.actions),
+            *((head, *(f"{one:.1%}" for one in column)) for head, column in shares.items()),
+            ("earns on average", *map(_short, earns)),
         ]
 
 
