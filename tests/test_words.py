@@ -9,7 +9,7 @@ import pytest
 
 import tightrope as tr
 from tightrope.cli import main
-from tightrope.words import JSON, PYTHON, Argument, CommandLine, Either, Key, Place, Text, joined
+from tightrope.words import JSON, PYTHON, CommandLine, Either, Key, Place, Text, joined
 
 SPEAKS_PYTHON = re.compile(
     r"(?<![\w?&])[A-Za-z_]\w*=(?!=)|\btr\.|\b(?:None|True|False)\b|(?<![:\w/])[A-Z]\w*\(|Traceback|Error\b"
@@ -107,11 +107,6 @@ def test_errors_speak_of_options_and_of_the_spec(tmp_path, monkeypatch, capsys, 
 @pytest.mark.parametrize(
     ("said", "python", "command", "json"),
     [
-        (Argument("cost"), "cost=", "cost", "cost="),
-        (Argument("seen", "after"), "seen='after'", 'seen = "after"', "seen='after'"),
-        (Argument("max_pending"), "max_pending=", "--max-pending", "max_pending="),
-        (Argument("max_pending", 3), "max_pending=3", "--max-pending 3", "max_pending=3"),
-        (Argument("trust", True), "trust=True", "--trust", "trust=True"),
         (Place("max_pending"), "max_pending", "--max-pending", "max_pending"),
         (Place("usage", Key("hours"), 2), "usage['hours'][2]", "usage.hours[2]", "usage.hours[2]"),
         (Place("rule", 1, "range", 0), "rule[1].range[0]", "rule[1].range[0]", "rule[1].range[0]"),
@@ -119,7 +114,12 @@ def test_errors_speak_of_options_and_of_the_spec(tmp_path, monkeypatch, capsys, 
         (Either("`tr.solve`", "`tightrope oracle`"), "`tr.solve`", "`tightrope oracle`", "`tr.solve`"),
         (Text("{it!r}", it=tr.ArmMeans(3)), "ArmMeans(3, bonus=1)", "arm-means", "ArmMeans(3, bonus=1)"),
         (Text("{it!r} {it}", it=None), "None None", "nothing None", "None None"),
-        (joined("; ", ["a", Text("{b}", b=Argument("trust"))]), "a; trust=", "a; --trust", "a; trust="),
+        (
+            joined("; ", ["a", Text("{b}", b=Either("trust=", "--trust"))]),
+            "a; trust=",
+            "a; --trust",
+            "a; trust=",
+        ),
         ("{plain}, as an author wrote it", *["{plain}, as an author wrote it"] * 3),
     ],
 )
@@ -129,13 +129,11 @@ def test_languages(said, python, command, json):
 
 
 def test_errors_keep_their_data_from_process_to_process():
-    said = Text("give {keys}", keys=Argument("keys"))
+    said = Text("give {keys}", keys=Either("keys=", "--keys"))
     error = tr.InvalidInput(field="rounds", must=said, got=lambda: 0, remedy=said).inside("a.toml")
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error)
-    assert again.said(CommandLine(["--keys"])).startswith(
-        "a.toml: rounds must give --keys, but got <function"
-    )
+    assert again.said(CommandLine()).startswith("a.toml: rounds must give --keys, but got <function")
     assert (again.field, again.must, again.remedy, again.within) == (("rounds",), said, said, "a.toml")
 
 

@@ -261,25 +261,25 @@ def make_spec(
     for path, value in leaves(data):
         if isinstance(value, float) and not math.isfinite(value):
             reader.refuse(path[1:], f"must be a finite number, but got {value}")
-    reader.refuse_unknown(data, _TOP, "")
-    actions = _read_actions(reader, data)
-    vector = _read_vector(reader, data)
-    policies = _read_policies(reader, data.get("policy", {}))
-    groups = reader.convert(data.get("groups"), tuple[str, ...] | None, "groups")
-    rules, rule_specs = _read_rules(reader, data.get("rule", []), actions, _agreed_seen(policies), groups)
+    read: _Tables = reader.convert(data, _Tables, "")
+    _require_names(reader, data, read.actions)
+    if read.features is not None and read.context:
+        reader.refuse("features", "can't stand beside [context], which names what callers send")
+    policies = _read_policies(reader, read.policy)
+    rules, rule_specs = _read_rules(reader, read, _agreed_seen(policies))
     return Spec(
-        name=reader.convert(data.get("name", name), str, "name"),
-        actions=actions,
-        encoder=_read_context(reader, reader.table(data, "context")),
-        vector=vector,
-        reward_range=_read_reward(reader, reader.table(data, "reward")),
+        name=name if read.name is None else read.name,
+        actions=read.actions,
+        encoder=_read_context(reader, read.context),
+        vector=read.features,
+        reward_range=read.reward.range,
         rules=rules,
         rule_specs=rule_specs,
         policies=policies,
-        environment=_read_environment(reader, data),
-        simulation=reader.convert(reader.table(data, "simulation"), SimulationSpec, "simulation"),
-        warm_start=_read_warm_start(reader, data),
-        sweep=dict(reader.table(data, "sweep")),
+        environment=_read_environment(reader, read.environment),
+        simulation=read.simulation,
+        warm_start=read.warm_start,
+        sweep=read.sweep,
         data=dict(data),
         source=source,
     )
@@ -299,8 +299,9 @@ def convert_table(value: Any, kind: Any, where: str, also: Sequence[str] = ()) -
         path, words, unknown = fault(error, value, kind)
         if unknown:
             inner = path.removesuffix(f".{unknown}")
-            raise unknown_field(where + inner, unknown, (*also, *fields_at(kind, inner))) from None
-        raise SpecError(f"{where}{path}: {words}") from None
+            known = (*also, *fields_at(kind, inner))
+            raise unknown_field((where + inner).lstrip("."), unknown, known) from None
+        raise SpecError(f"{(where + path).lstrip('.')}: {words}") from None
 
 
 def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
@@ -313,17 +314,35 @@ def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
     return SpecError(f"{path}: unknown field{did_you_mean(name, known)}; allowed: {', '.join(known)}")
 
 
-_TOP = (
-    *("name", "actions", "groups", "context", "features", "reward", "rule"),
-    *("policy", "environment", "simulation", "warm_start", "sweep"),
-)
-
-
 # --- reading, table by table ---
 
 
-def _read_actions(reader: _Reader, data: Mapping[str, Any]) -> tuple[str, ...]:
-    actions: tuple[str, ...] = reader.convert(data.get("actions", []), tuple[str, ...], "actions")
+class _Reward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.range is not None and not self.range[0] < self.range[1]:
+            raise InvalidInput(f"range must be [low, high] with low < high, but got {list(self.range)}")
+
+
+class _Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A spec as it is written."""
+
+    name: str | None = None
+    actions: tuple[str, ...] = ()
+    groups: tuple[str, ...] | None = None
+    context: dict[str, Any] = {}
+    features: Vector | None = None
+    reward: _Reward = _Reward()
+    rule: dict[str, Any] | list[dict[str, Any]] = []
+    policy: dict[str, Any] | list[dict[str, Any]] = {}
+    environment: dict[str, Any] | None = None
+    simulation: SimulationSpec = SimulationSpec()
+    warm_start: History | None = None
+    sweep: dict[str, Any] = {}
+
+
+def _require_names(reader: _Reader, data: Mapping[str, Any], actions: tuple[str, ...]) -> None:
     if "actions" in data and not actions:
         reader.refuse("actions", "must name at least one action, but the list is empty")
     for i, action in enumerate(actions):
@@ -331,7 +350,6 @@ def _read_actions(reader: _Reader, data: Mapping[str, Any]) -> tuple[str, ...]:
             reader.refuse(f"actions[{i}]", "must be a name, but the text is empty")
         if action in actions[:i]:
             reader.refuse(f"actions[{i}]", f"must differ from the other names, but {action!r} comes twice")
-    return actions
 
 
 def names_encoder(context: Mapping[str, Any]) -> bool:
@@ -365,34 +383,11 @@ def _read_context(reader: _Reader, table: Mapping[str, Any]) -> Encoder | None:
     return Encoder.declared(fields) if fields else None
 
 
-def _read_vector(reader: _Reader, data: Mapping[str, Any]) -> Vector | None:
-    if "features" not in data:
-        return None
-    table = reader.table(data, "features")
-    if data.get("context"):
-        reader.refuse("features", "can't stand beside [context], which names what callers send")
-    found: Vector = reader.convert(table, Vector, "features")
-    return found
-
-
-def _read_reward(reader: _Reader, table: Mapping[str, Any]) -> tuple[float, float] | None:
-    reader.refuse_unknown(table, ("range",), "reward")
-    if "range" not in table:
-        return None
-    low, high = reader.convert(table["range"], tuple[float, float], "reward.range")
-    if not low < high:
-        reader.refuse("reward.range", f"must be [low, high] with low < high, but got {table['range']!r}")
-    return low, high
-
-
-def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
-    several = isinstance(tables, list)
+def _read_policies(reader: _Reader, tables: dict[str, Any] | list[dict[str, Any]]) -> tuple[PolicySpec, ...]:
     known = PolicySpec.__struct_fields__[: PolicySpec.__struct_fields__.index("settings")]
     policies: list[PolicySpec] = []
-    for i, table in enumerate(tables if several else [tables]):
-        where = f"policy[{i}]" if several else "policy"
-        if not isinstance(table, Mapping):
-            reader.refuse(where, f"must be a table, but got {table!r}")
+    for i, table in enumerate(tables if isinstance(tables, list) else [tables]):
+        where = f"policy[{i}]" if isinstance(tables, list) else "policy"
         kind = table.get("kind", DEFAULT_KIND)
         if kind == DEFAULT_KIND:
             _refuse_the_papers(reader, table, where)
@@ -431,7 +426,7 @@ def _refuse_the_papers(reader: _Reader, table: Mapping[str, Any], where: str) ->
         )
 
 
-def named_kinds(policy: Any, kind: str = DEFAULT_KIND) -> Any:
+def named_kinds(policy: object, kind: str = DEFAULT_KIND) -> Any:
     """The ``policy`` of a spec's data, one table or a list of them, with `kind` where none is named.
 
     >>> named_kinds([{"explore": 0.5}, {"kind": "uniform"}])
@@ -459,23 +454,19 @@ def _agreed_seen(policies: Sequence[PolicySpec]) -> Seen:
     return "after" if stated == {"after"} else "before"
 
 
-def _read_rules(
-    reader: _Reader, tables: Any, actions: tuple[str, ...], seen: Seen, groups: tuple[str, ...] | None
-) -> tuple[Rules | None, tuple[RuleSpec, ...]]:
-    if not isinstance(tables, list):
-        reader.refuse("rule", f"must be a list of tables, written [[rule]], but got {tables!r}")
-    if not tables:
-        if groups is not None:
+def _read_rules(reader: _Reader, read: _Tables, seen: Seen) -> tuple[Rules | None, tuple[RuleSpec, ...]]:
+    if isinstance(read.rule, dict):
+        reader.refuse("rule", f"must be a list of tables, written [[rule]], but got {read.rule!r}")
+    if not read.rule:
+        if read.groups is not None:
             reader.refuse("groups", "is for rules among groups of contexts, but there is no [[rule]]")
         return None, ()
-    if not actions:
+    if not read.actions:
         reader.refuse("actions", "must be given where there are rules, which speak of actions by name")
-    names = Actions(actions)
+    names = Actions(read.actions)
     plain, extras = [], []
-    for i, table in enumerate(tables):
+    for i, table in enumerate(read.rule):
         where = f"rule[{i}]"
-        if not isinstance(table, Mapping):
-            reader.refuse(where, f"must be a table, but got {table!r}")
         kind: Any = table.get("kind")
         if isinstance(kind, str) and ":" in kind:
             with reader.at(f"{where}.kind"):
@@ -487,7 +478,7 @@ def _read_rules(
         stated = {key: value for key, value in table.items() if key not in beyond}
         plain.append({"seen": seen, **stated, "kind": kind})
         extras.append({key: value for key, value in table.items() if key in beyond})
-    rules = _made_rules(reader, plain, actions, groups)
+    rules = _made_rules(reader, plain, read.actions, read.groups)
     specs: list[RuleSpec] = []
     for i, (rule, extra) in enumerate(zip(rules, extras, strict=True)):
         where = f"rule[{i}]"
@@ -548,24 +539,14 @@ def _read_usage(reader: _Reader, table: Any, rule: Rule, names: Actions, where: 
     return usage
 
 
-def _read_environment(reader: _Reader, data: Mapping[str, Any]) -> EnvironmentSpec | None:
-    if "environment" not in data:
+def _read_environment(reader: _Reader, table: dict[str, Any] | None) -> EnvironmentSpec | None:
+    if table is None:
         return None
-    table = dict(reader.table(data, "environment"))
     if "kind" not in table:
         reader.refuse("environment.kind", "is missing")
-    kind = reader.convert(table.pop("kind"), str, "environment.kind")
-    return EnvironmentSpec(kind=kind, settings=table, folder=reader.folder, trust=reader.trust)
-
-
-def _read_warm_start(reader: _Reader, data: Mapping[str, Any]) -> History | None:
-    if "warm_start" not in data:
-        return None
-    table = reader.table(data, "warm_start")
-    if "file" not in table:
-        reader.refuse("warm_start.file", "is missing: which table holds the past decisions?")
-    past: History = reader.convert(table, History, "warm_start")
-    return past
+    kind = reader.convert(table["kind"], str, "environment.kind")
+    settings = {name: value for name, value in table.items() if name != "kind"}
+    return EnvironmentSpec(kind=kind, settings=settings, folder=reader.folder, trust=reader.trust)
 
 
 # --- errors that name the field ---
@@ -579,12 +560,6 @@ class _Reader:
 
     def refuse(self, where: str, message: str | InvalidInput) -> NoReturn:
         raise SpecError(message, field=where, within=f"{self.source}: {where}")
-
-    def table(self, data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        value = data.get(name, {})
-        if not isinstance(value, Mapping):
-            self.refuse(name, f"must be a table, written [{name}], but got {value!r}")
-        return value
 
     def refuse_unknown(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
         for name in table:

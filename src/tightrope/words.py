@@ -3,11 +3,11 @@
 A message is written once. Where it mentions what Python, the command line and HTTP call by different names, it is a `Text`, whose
 data is put into words by a `Language`: `PYTHON` for `str(error)`, `CommandLine` for a terminal, `JSON` for an HTTP answer.
 
->>> said = Text("this needs {engine} and {rows}", engine=Argument("engine", "cpu"), rows=Place("usage", Key("hours"), 2))
+>>> said = Text("give {keys} and {rows}", keys=Either("keys=", "--keys"), rows=Place("usage", Key("hours"), 2))
 >>> str(said)
-"this needs engine='cpu' and usage['hours'][2]"
->>> CommandLine(["--engine"]).say(said)
-'this needs --engine cpu and usage.hours[2]'
+"give keys= and usage['hours'][2]"
+>>> CommandLine().say(said)
+'give --keys and usage.hours[2]'
 """
 
 from __future__ import annotations
@@ -64,13 +64,6 @@ class _Nothing:
 NOTHING = _Nothing()
 
 
-class Argument(NamedTuple):
-    """Something the reader can set: ``rounds=5`` in Python, ``--rounds 5`` as an option, ``rounds = 5`` in a spec."""
-
-    name: str
-    value: Any = NOTHING
-
-
 class Either(NamedTuple):
     """Words that differ: what to write or call in Python, and what does the same on the command line and in a spec."""
 
@@ -96,7 +89,7 @@ class Text(str):
 
     In the template ``{name}`` is put into the reader's words and ``{name!r}`` is a value as the reader would write it.
 
-    >>> Text("give {keys}, not {value!r}", keys=Argument("keys"), value=None)
+    >>> Text("give {keys}, not {value!r}", keys=Either("keys=", "--keys"), value=None)
     'give keys=, not None'
     """
 
@@ -123,16 +116,14 @@ def joined(separator: str, parts: Iterable[str]) -> Text:
 
 
 class Language:
-    """How fields, arguments and values are written. This is Python's way; the others differ in a method or two."""
+    """How fields and values are written. This is Python's way; the others differ in a method or two."""
 
     def say(self, what: Any) -> str:
-        """A text, a field, an argument, an error or words, as the reader has them."""
+        """A text, a field, an error or words, as the reader has them."""
         if isinstance(what, Text):
             return self.fill(what.template, what.data)
         if isinstance(what, Place):
             return self.field(what)
-        if isinstance(what, Argument):
-            return self.argument(what)
         if isinstance(what, Either):
             return self.choose(what)
         if isinstance(what, Exception) and hasattr(what, "said"):
@@ -147,11 +138,6 @@ class Language:
         """Where a value stands."""
         name, *steps = field
         return str(name) + "".join(f"[{str(one)!r}]" if isinstance(one, Key) else _step(one) for one in steps)
-
-    def argument(self, argument: Argument) -> str:
-        """Something to set."""
-        name, value = argument
-        return f"{name}=" if value is NOTHING else f"{name}={self.value(value)}"
 
     def choose(self, words: Either) -> str:
         """Which of two ways to say it."""
@@ -170,17 +156,8 @@ class CommandLine(Language):
 
     def field(self, field: Place) -> str:
         """An option, or a field of the spec."""
-        return self._option(str(field[0])) or _dotted(field)
-
-    def argument(self, argument: Argument) -> str:
-        """An option, or a field of the spec and its value."""
-        name, value = argument
-        option = self._option(name)
-        if value is NOTHING:
-            return option or name
-        if option:
-            return option if value is True else f"{option} {value}"
-        return f"{name} = {_quoted(value) if isinstance(value, str) else self.value(value)}"
+        option = f"--{str(field[0]).replace('_', '-')}"
+        return option if option in self.options else _dotted(field)
 
     def choose(self, words: Either) -> str:
         """What to do from a terminal."""
@@ -193,10 +170,6 @@ class CommandLine(Language):
             return kind
         constants = {"None": "nothing", "True": "true", "False": "false"}
         return constants.get(repr(value), repr(value))
-
-    def _option(self, name: str) -> str:
-        option = f"--{name.replace('_', '-')}"
-        return option if option in self.options else ""
 
 
 class Json(Language):
@@ -232,7 +205,3 @@ def _step(step: str | int | tuple[int, ...]) -> str:
 
 def _dotted(field: Sequence[Any]) -> str:
     return str(field[0]) + "".join(map(_step, field[1:]))
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"'

@@ -28,19 +28,19 @@ def seen(**changes):
 
 def test_action_and_reward_by_name():
     _, columns = seen()
-    assert roles.find_action(columns).name == "sent"
-    assert roles.find_reward(columns).name == "bought"
+    assert roles.find_action(columns).what == "sent"
+    assert roles.find_reward(columns).what == "bought"
 
 
 def test_a_name_that_is_nothing_but_the_word_goes_first():
     _, columns = seen(action_date=["x", "y"] * 100, action=["a", "b"] * 100)
-    assert roles.find_action(columns).name == "action"
+    assert roles.find_action(columns).what == "action"
 
 
 def test_the_only_column_of_a_few_names_is_the_action():
     frame = Frame({"age": TABLE["age"], "kanal": SENT, "y": TABLE["bought"]})
     found = roles.find_action(look(frame), ["y"])
-    assert found.name == "kanal"
+    assert found.what == "kanal"
     assert "no other column" in found.why
     both = Frame({"kanal": SENT, "stadt": ["Bonn", "Kiel"] * 100})
     assert roles.find_action(look(both)) is None
@@ -49,7 +49,7 @@ def test_the_only_column_of_a_few_names_is_the_action():
 def test_usage_is_what_the_action_makes_a_difference_to():
     frame, columns = seen()
     # A price has nothing to do with what was done: it was known before.
-    assert [one.name for one in roles.find_usage(frame, columns, "sent", ["sent", "bought"])] == ["minutes"]
+    assert [one.what for one in roles.find_usage(frame, columns, "sent", ["sent", "bought"])] == ["minutes"]
 
 
 def test_what_goes_with_the_action_came_after_it_whatever_its_name():

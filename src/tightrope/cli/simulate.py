@@ -47,11 +47,15 @@ def oracle(
     bound = 1.0 if m is None and first.kind != DEFAULT_KIND else m
     # Those of contexts that are drawn can't be checked: nobody has listed them.
     table_of_means = env if isinstance(env, Tabular) else env.truth
-    assumptions = checked = None
+    assumptions, checked = None, None
     if table_of_means is not None:
         assumptions = check(table_of_means, m=bound, horizon=first.horizon or read.simulation.rounds)
-        checked = {"hold": assumptions.holds, "m": assumptions.m, "tau_prime": assumptions.tau_prime}
-        checked["items"] = [asdict(item) for item in assumptions.items]
+        checked = {
+            "hold": assumptions.holds,
+            "m": assumptions.m,
+            "tau_prime": assumptions.tau_prime,
+            "items": [asdict(item) for item in assumptions.items],
+        }
     weights = table_of_means.weights if found.atoms is None else found.atoms.weights  # type: ignore[union-attr]
     shares = dict(zip(env.actions, (weights @ found.policy).tolist(), strict=True))
     rules = found.frame_rows()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -131,18 +131,9 @@ class Evaluation(AsFrame):
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row for the reward, and one for each constraint."""
-        return [
-            {
-                "name": one.name,
-                "estimate": one.value,
-                "low": one.low,
-                "high": one.high,
-                "bias": one.bias,
-                "limit": one.limit,
-                "verdict": one.verdict or None,
-            }
-            for one in (self.reward, *self.constraints)
-        ]
+        names = ("name", "estimate", "low", "high", "bias", "limit")
+        found = (self.reward, *self.constraints)
+        return [dict(zip(names, astuple(one))) | {"verdict": one.verdict or None} for one in found]
 
     def _columns(self) -> list[tuple[str, ...]]:
         """The table by columns, each with its head."""
@@ -152,9 +143,7 @@ class Evaluation(AsFrame):
             interval = f"{one.low:.4f} to {one.high:.4f}"
             rows.append([one.name, f"{one.value:.4f}", interval, f"<= {one.bias:.4f}", limit, one.verdict])
         columns = list(zip(*rows))
-        if self.weights.cut <= 0:
-            del columns[3]
-        return columns
+        return columns if self.weights.cut > 0 else [*columns[:3], *columns[4:]]
 
     def _title(self) -> str:
         among, unit = ("", "rows") if self.groups is None else (f" in {self.groups:,} groups", "groups")
@@ -224,8 +213,7 @@ def evaluate(
     if method not in get_args(Method):
         raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}, but got {method!r}.")
     bound = np.broadcast_to(finite_array("limits", limits, (), (log.n_constraints,)), (log.n_constraints,))
-    weighed = weigh(log, target, method, clip, least_chance, may_miss)
-    pi, raw, w, missed = weighed
+    pi, raw, w, missed = weigh(log, target, method, clip, least_chance, may_miss)
     n, cut = log.n_rows, missed + float((raw - w).mean())
     if method == "replay":
         generator = np.random.default_rng(whole_number("seed", seed))
@@ -248,9 +236,9 @@ def evaluate(
         values, bias = np.append(values, means), np.append(bias, np.zeros(means.size))
         low, high, uneven = (np.append(a, b) for a, b in zip((low, high, uneven), own, strict=True))
 
+    numbers = zip(*(column.tolist() for column in (values, low, high, bias)), strict=True)
     names, limits_of = ("reward", *log.constraints), (None, *bound.tolist())
-    columns = [names, *(column.tolist() for column in (values, low, high, bias)), limits_of]
-    measures = [Measure(*row) for row in zip(*columns, strict=True)]
+    measures = [Measure(name, *row, end) for name, row, end in zip(names, numbers, limits_of, strict=True)]
     per_unit = summed((raw - raw.mean())[:, None], log.groups)[:, 0]
     error = float(np.sqrt((per_unit**2).sum() * per_unit.size / max(1, per_unit.size - 1)) / n)
     weights = Weights(
@@ -262,6 +250,9 @@ def evaluate(
         cut=cut,
     )
     rough = [one.name for one, s in zip(measures, uneven, strict=True) if abs(s) > _UNEVEN]
+    doubts = _doubts(weights, 1.0 - missed, float(per_group.max() / per_group.sum()), rough)
+    if log.n_constraints and (pi.max(axis=1) == 1.0).all():
+        doubts.append(SNAPSHOT)
     return Evaluation(
         method=method,
         rows=int(w.sum()) if method == "replay" else n,
@@ -269,8 +260,7 @@ def evaluate(
         reward=measures[0],
         constraints=tuple(measures[1:]),
         weights=weights,
-        doubts=_doubts(weights, 1.0 - missed, float(per_group.max() / per_group.sum()), rough)
-        + ((SNAPSHOT,) if log.n_constraints and (pi.max(axis=1) == 1.0).all() else ()),
+        doubts=tuple(doubts),
     )
 
 
@@ -291,11 +281,10 @@ def weigh(
         finite_number("clip", clip, low=1.0)
     if least_chance is None:
         least_chance = 1.0 / log.n_rows if log.in_order else 0.0
-    pi = _probabilities(log, target)
-    untried = _untried(log, finite_number("least_chance", least_chance, low=0.0, high=1.0))
-    missed = _require_support(
-        log, pi, untried, method, finite_number("may_miss", may_miss, low=0.0, high=1.0)
-    )
+    finite_number("least_chance", least_chance, low=0.0, high=1.0)
+    finite_number("may_miss", may_miss, low=0.0, high=1.0)
+    pi, untried = _probabilities(log, target), _untried(log, least_chance)
+    missed = _require_support(log, pi, untried, method, may_miss)
     rows = np.arange(log.n_rows)
     raw = np.where(untried[rows, log.actions], 0.0, pi[rows, log.actions] / log.chances)
     if not raw.any():
@@ -303,13 +292,12 @@ def weigh(
     return Weighed(pi, raw, raw if clip is None else np.minimum(raw, clip), missed)
 
 
-def _doubts(weights: Weights, expected: float, heaviest: float, rough: Sequence[str]) -> tuple[str, ...]:
+def _doubts(weights: Weights, expected: float, heaviest: float, rough: Sequence[str]) -> list[str]:
     doubts = []
     if abs(weights.mean - expected) > _OFF_BALANCE * weights.error + 1e-9:
         doubts.append(
-            f"the weights average {weights.mean:.3f} with a standard error of {weights.error:.3f}, "
-            f"where {expected:.3g} is expected: "
-            "the propensities are wrong, or the target does what the log never shows"
+            f"the weights average {weights.mean:.3f} with a standard error of {weights.error:.3f}, where {expected:.3g} is "
+            "expected: the propensities are wrong, or the target does what the log never shows"
         )
     if weights.effective < _FEW_ROWS:
         worth = f"{weights.effective:.0f} rows or groups of the target's own"
@@ -319,7 +307,7 @@ def _doubts(weights: Weights, expected: float, heaviest: float, rough: Sequence[
     if rough:
         few = f"few rows differ from the others in {', '.join(rough)}"
         doubts.append(f"{few}: the interval may be too short on one side")
-    return tuple(doubts)
+    return doubts
 
 
 def _probabilities(log: Log, target: Target) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,20 +18,11 @@ from tightrope.log import History, Log, action_name
 from tightrope.messages import did_you_mean
 from tightrope.starting import roles
 from tightrope.starting.columns import MOST_VALUES, Column, look
-from tightrope.starting.roles import Found
+from tightrope.starting.roles import Part
 
 _GIVEN = "you said so"
 _MOSTLY_MISSING = 0.95
 _RARE = 0.005  # the share of rows below which a value of many has no place of its own
-
-
-@dataclass(frozen=True)
-class Part:
-    """One thing that is proposed: "action", "reward", "label", "usage", "context", "rule" or "left out", of what, and why."""
-
-    role: str
-    what: str
-    why: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,35 +136,35 @@ def _outcome(
         known = per_action["reward"]
         why = f"there is one for each of {len(known)} actions, by their names: a row tells what each would have earned"
         return {"reward": known}, [Part("reward", one, why) for one in known.values()]
-    found: Found | None
+    found: Part | None
     if reward:
-        found = Found(reward[0], _GIVEN)
+        found = Part("reward", reward[0], _GIVEN)
     else:
         found = roles.find_reward(columns, [action] if action else (), success)
-    done = Found(action, _GIVEN) if action else roles.find_action(columns, [found.name] if found else ())
+    given = Part("action", action, _GIVEN) if action else None
+    done = given or roles.find_action(columns, [found.what] if found else ())
     unsaid = not reward and action is None and (done is None or found is None)
     if unsaid and (right := roles.find_label(columns)) is not None:
-        return {"label": right.name}, [Part("label", *right)]
+        return {"label": right.what}, [right]
     if done is None:
         could = [one.name for one in columns.values() if roles.is_choice(one)]
         also = "; --label COLUMN names the right action of each row"
         raise InvalidInput(_unclear(path, "was done", "--action", could) + also)
     if found is None:
-        could = [one.name for one in columns.values() if roles.is_outcome(one) and one.name != done.name]
+        could = [one.name for one in columns.values() if roles.is_outcome(one) and one.name != done.what]
         raise InvalidInput(_unclear(path, "was earned", "--reward", could))
-    if (n := columns[done.name].n_values) > roles.MOST_ACTIONS:
+    if (n := columns[done.what].n_values) > roles.MOST_ACTIONS:
         raise InvalidInput(
-            f"{path}: column {done.name!r} has {n:,} different values, but at most {roles.MOST_ACTIONS} can be actions. Name "
+            f"{path}: column {done.what!r} has {n:,} different values, but at most {roles.MOST_ACTIONS} can be actions. Name "
             "another with --action"
         )
-    stated: dict[str, Any] = {"action": done.name, "reward": found.name}
-    parts = [Part("action", *done), Part("reward", *found)]
-    column = columns[found.name]
+    stated: dict[str, Any] = {"action": done.what, "reward": found.what}
+    column = columns[found.what]
     if success is not None or column.kind not in ("number", "boolean"):
         counts, why = _success(path, column, success)
         stated["success"] = counts
-        parts[-1] = Part("reward", found.name, f"{found.why}; {why}")
-    return stated, parts
+        found = replace(found, why=f"{found.why}; {why}")
+    return stated, [done, found]
 
 
 def _success(path: Path, column: Column, success: str | None) -> tuple[Any, str]:
@@ -216,7 +207,7 @@ def _usage(
     apart = [one for one in (stated["action"], stated["reward"], group) if one]
     leaks = roles.find_leaks(frame, columns, stated["reward"], stated.get("success"))
     found = roles.find_usage(frame, columns, stated["action"], [*apart, *leaks])
-    return {one.name: one.name for one in found}, [Part("usage", *one) for one in found]
+    return {one.what: one.what for one in found}, found
 
 
 # --- context ---

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,43 +14,51 @@ MOST_ACTIONS = 50
 _EXPLAINED, _MOSTLY_EXPLAINED = 0.02, 0.3  # shares of a column's variance
 
 
-class Found(NamedTuple):
-    """A column, and in words why it was taken."""
+@dataclass(frozen=True)
+class Part:
+    """One thing that is proposed: "action", "reward", "label", "usage", "context", "rule" or "left out", of what, and why."""
 
-    name: str
+    role: str
+    what: str
     why: str
 
 
-def find_action(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Found | None:
+def find_action(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Part | None:
     """The column of what was done: by its name, or the only one that could be."""
     could = [one for one in columns.values() if one.name not in {*apart} and is_choice(one)]
     if named := _by_name(could, NAMES["action"]):
         column, word = named
-        return Found(column.name, f"the name says {word!r}, and it has {column.n_values} different values")
+        return Part(
+            "action", column.name, f"the name says {word!r}, and it has {column.n_values} different values"
+        )
     texts = [one for one in could if one.kind == "category"]
     if len(texts) != 1:
         return None
-    return Found(texts[0].name, f"no other column holds names of a few choices: it has {texts[0].n_values}")
+    return Part(
+        "action", texts[0].name, f"no other column holds names of a few choices: it has {texts[0].n_values}"
+    )
 
 
 def find_reward(
     columns: Mapping[str, Column], apart: Iterable[str] = (), success: str | None = None
-) -> Found | None:
+) -> Part | None:
     """The column of what was earned: by its name; where `success` is told it may hold any few values."""
     free = [one for one in columns.values() if one.name not in {*apart}]
     could = [one for one in free if is_outcome(one) or (success and success in map(str, one.values))]
     if named := _by_name(could, NAMES["reward"]):
         column, word = named
-        return Found(column.name, f"the name says {word!r}, and it holds {_outcome_in_words(column)}")
+        return Part(
+            "reward", column.name, f"the name says {word!r}, and it holds {_outcome_in_words(column)}"
+        )
     return None
 
 
-def find_label(columns: Mapping[str, Column]) -> Found | None:
+def find_label(columns: Mapping[str, Column]) -> Part | None:
     """The column of the action that would have been right: by its name."""
     if named := _by_name([one for one in columns.values() if is_choice(one)], NAMES["label"]):
         column, word = named
         each = f"each of its {column.n_values} values is an action, right where it stands"
-        return Found(column.name, f"the name says {word!r}: {each}")
+        return Part("label", column.name, f"the name says {word!r}: {each}")
     return None
 
 
@@ -79,7 +87,7 @@ def find_per_action(columns: Mapping[str, Column]) -> dict[str, dict[str, str]]:
     return {"reward": by_prefix[rewards], **same}
 
 
-def find_usage(frame: Frame, columns: Mapping[str, Column], action: str, apart: Iterable[str]) -> list[Found]:
+def find_usage(frame: Frame, columns: Mapping[str, Column], action: str, apart: Iterable[str]) -> list[Part]:
     """The columns of what was used: their name says so, and what was done makes a difference to them."""
     found = []
     for column in columns.values():
@@ -90,7 +98,7 @@ def find_usage(frame: Frame, columns: Mapping[str, Column], action: str, apart: 
         range_, explained = _by_action(frame, column.name, action)
         if explained > _EXPLAINED:
             why = f"the name says {named[0]!r}, and its average differs between actions, {range_}"
-            found.append(Found(column.name, why))
+            found.append(Part("usage", column.name, why))
     return found
 
 

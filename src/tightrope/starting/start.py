@@ -57,23 +57,7 @@ class Start:
 
     def words(self) -> list[str]:
         """What was found, in sentences."""
-        columns = () if self.spec.rules is None else self.spec.rules.columns
-        # A tenth of each limit, since units differ.
-        tenths = [0.1 * abs(column.limit) * price for price, column in zip(self.best.prices, columns)]
-        k = int(np.argmax(tenths)) if tenths else None
-        said = templates.render(
-            "tightrope.starting/findings.txt",
-            run=self.run,
-            proposal=self.proposal,
-            learnt=self.learnt,
-            used=[] if self.learnt is None else self._used(self.learnt),
-            best=self.best.value,
-            earned=self.run.average_reward.mean[-1],
-            broken=self._runs_above(),
-            dearest=None if k is None else columns[k],
-            tenth=0.0 if k is None else tenths[k],
-            short=_short,
-        )
+        said = templates.render("tightrope.starting/findings.txt", **self._found())
         return [" ".join(one.split()) for one in said.split("\n\n") if one.strip()]
 
     def as_data(self) -> dict[str, Any]:
@@ -94,58 +78,43 @@ class Start:
 
     def report(self) -> Report:
         """The page."""
-        log, parts, file = None, (), ""
+        file, size = "", f"{len(self.env.actions)} actions"
+        subtitle = f"{size}, by guesses of how often each succeeds"
         if self.proposal is not None:
-            log, parts = self.proposal.log, self.proposal.parts
             file = Path(self.proposal.history.file).name
-        actions = f"{len(self.env.actions)} actions"
-        guessed = f"{actions}, by guesses of how often each succeeds"
-        page = Report(
-            f"First look at {self.spec.name}",
-            guessed if log is None else f"{len(log):,} rows of {file}, {actions}",
-        )
+            subtitle = f"{len(self.proposal.log):,} rows of {file}, {size}"
+        page = Report(f"First look at {self.spec.name}", subtitle)
         head, *rows = zip(*self._action_columns())
         page.template(
             "tightrope.starting/page.html",
-            run=self.run,
-            facts=self._headline(),
+            **self._found(),
             words=self.words(),
             rules=[] if self.spec.rules is None else self._rule_rows(self.spec.rules),
             action_head=head,
             action_rows=rows,
-            proposal=self.proposal,
             file=file,
-            parts=[[part.what, part.role, part.why] for part in parts],
             doubts=[f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts],
         )
         return page
 
-    def _headline(self) -> list[tuple[str, str]]:
-        """The numbers in large type, and what each is."""
-        run, learnt = self.run, self.learnt
-        if learnt is not None:
-            low, high = _short(learnt.policy.low), _short(learnt.policy.high)
-            found = [
-                (
-                    learnt.policy.value,
-                    f"what a policy learnt from this table would earn per decision under these rules (95 %: {low} to {high}), "
-                    "estimated on rows that it was not fitted on",
-                ),
-                (learnt.mix.value, "the same for the best fixed mix of actions"),
-            ]
-            if learnt.table is not None:
-                found.append((learnt.table.value, "earned by the decisions in the table"))
-        else:
-            guessed = self.proposal is None
-            where = "if your guesses were right" if guessed else "in a world simulated from the table"
-            found = [(self.best.value, f"what the best policy earns per decision under these rules, {where}")]
-        over = f"over its first {run.n_rounds:,} simulated decisions, starting with no knowledge"
-        found.append((run.average_reward.mean[-1], f"earned by {run.policy} {over}"))
-        facts = [(_short(value), words) for value, words in found]
-        if self.spec.rules is not None:
-            kept = f"{run.n_replications - self._runs_above()} of {run.n_replications}"
-            facts.append((kept, f"simulated runs in which every rule held after {run.n_rounds:,} decisions"))
-        return facts
+    def _found(self) -> dict[str, Any]:
+        """What the templates tell."""
+        columns = () if self.spec.rules is None else self.spec.rules.columns
+        # A tenth of each limit, since units differ.
+        tenths = [0.1 * abs(column.limit) * price for price, column in zip(self.best.prices, columns)]
+        k = int(np.argmax(tenths)) if tenths else None
+        return {
+            "run": self.run,
+            "proposal": self.proposal,
+            "learnt": self.learnt,
+            "used": [] if self.learnt is None else self._used(self.learnt),
+            "best": self.best.value,
+            "earned": self.run.average_reward.mean[-1],
+            "broken": self._runs_above(),
+            "dearest": None if k is None else columns[k],
+            "tenth": 0.0 if k is None else tenths[k],
+            "short": _short,
+        }
 
     def _used(self, learnt: LearntValue) -> list[tuple[Any, ...]]:
         """Some rules, each with what a policy learnt from the table uses: the mean and its interval."""

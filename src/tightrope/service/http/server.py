@@ -24,7 +24,7 @@ from tightrope.service.requests import Limits
 from tightrope.service.storage import journals_at
 from tightrope.spec import Spec, read_spec
 from tightrope.validation import whole_number
-from tightrope.words import Argument, Text
+from tightrope.words import Either, Text
 from tightrope_client import Client
 
 log = logging.getLogger("tightrope.service")
@@ -228,4 +228,4 @@ def require_safe(host: str, keys: object) -> None:
         loopback = False
     if not loopback:
         said = "host {host!r} can be reached from other machines, so keys are needed: give {keys}, or listen on 127.0.0.1."
-        raise InvalidInput(Text(said, host=host, keys=Argument("keys")), field="host")
+        raise InvalidInput(Text(said, host=host, keys=Either("keys=", "--keys")), field="host")
