@@ -249,7 +249,7 @@ RULE = "[[rule]]\nkind = 'budget'\nname = 'h'\nat_most = 0.5\n"
             "must lie in [0, 1]",
         ),
         (TWO + RULE + "usage = { a = 0.5, b = '1' }\n", "rule[0].usage.b", "must be a number, but got '1'"),
-        (TWO + RULE + "usage = [0.5, 1]\n", "rule[0].usage", "must be a table of numbers by action"),
+        (TWO + RULE + "usage = [0.5, 1]\n", "rule[0].usage", "must be a table, but got [0.5, 1]"),
         (TWO + RULE + "usage = { a = 0.5, bb = 1 }\n", "rule[0].usage.bb", "did you mean 'b'"),
         (TWO + RULE + "hard = 1\n", "rule[0].hard", "must be true or false"),
         (TWO + RULE + "total = -1\n", "rule[0].total", "at least 0"),

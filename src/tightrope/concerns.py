@@ -58,11 +58,11 @@ def in_runs(concern: Concern, n: int) -> str:
 
 def warn(concern: Concern | str) -> None:
     """Python's warning, which names the first line outside this package as its place."""
-    import sys
+    import inspect
     from pathlib import Path
 
-    package, level, frame = str(Path(__file__).parent), 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+    package, level, frame = str(Path(__file__).parent), 1, inspect.currentframe()
+    while frame is not None and frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         level, frame = level + 1, frame.f_back
     warnings.warn(str(concern), PolicyWarning, stacklevel=level)
 

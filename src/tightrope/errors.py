@@ -6,9 +6,12 @@ True
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
-from tightrope.words import NOTHING, PYTHON, Language, Place, Shown, Text
+from msgspec import UNSET
+
+from tightrope.words import PYTHON, Language, Place, Shown, Text
 
 
 class TightropeError(Exception):
@@ -51,7 +54,7 @@ class InvalidInput(TightropeError, ValueError):
         field: str | Place | None = None,
         must: str = "",
         problem: str = "",
-        got: Any = NOTHING,
+        got: Any = UNSET,
         remedy: str = "",
         within: str = "",
     ) -> None:
@@ -74,7 +77,7 @@ class InvalidInput(TightropeError, ValueError):
             return language.say(self.message)
         if self.problem:
             return f"{language.say(self.problem)}."
-        got = "" if self.got is NOTHING else f", but got {language.value(self.got)}"
+        got = "" if self.got is UNSET else f", but got {language.value(self.got)}"
         return f"must {language.say(self.must)}{got}."
 
     def inside(self, within: str) -> Self:
@@ -88,8 +91,8 @@ class InvalidInput(TightropeError, ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What came need not be something that another process can be sent.
-        got = self.got if self.got is NOTHING else Shown(repr(self.got))
-        return _remade, (type(self), {**vars(self), "got": got})
+        got = self.got if self.got is UNSET else Shown(repr(self.got))
+        return partial(type(self), **{**vars(self), "got": got}), ()
 
 
 class Untrusted(InvalidInput):
@@ -118,7 +121,3 @@ class StateDamagedError(StateFileError):
 
 class PolicyWarning(UserWarning):
     """A policy can't do what it is asked to: the message says why, with the numbers, and what helps. See `Policy.concerns`."""
-
-
-def _remade(cls: type[InvalidInput], data: dict[str, Any]) -> InvalidInput:
-    return cls(**data)

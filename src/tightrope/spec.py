@@ -76,11 +76,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PowerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A schedule scale · t^exponent.
-
-    >>> PowerSpec(6.0, -0.5)
-    PowerSpec(scale=6.0, exponent=-0.5)
-    """
+    """A schedule scale · t^exponent."""
 
     scale: float
     exponent: float
@@ -112,21 +108,24 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "name", self.kind)
 
 
-class RuleSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ``[[rule]]`` says beyond the rule itself."""
-
-    rule: Rule
+class _BeyondRule(msgspec.Struct, frozen=True, kw_only=True):
     usage: dict[str, float] | None = None  # what each action uses; None: the caller sends it
     hard: bool = False  # the service never lets the running total pass `total`, not even once
     total: float | None = None  # what may be used up in all, whatever the number of decisions
 
+    def __post_init__(self) -> None:
+        if self.total is not None and self.total < 0:
+            raise InvalidInput(f"total must be at least 0, but got {self.total!r}")
+
+
+class RuleSpec(_BeyondRule, frozen=True, kw_only=True):
+    """One ``[[rule]]``: the rule itself, and what the table says beyond it."""
+
+    rule: Rule
+
 
 class EnvironmentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The ``[environment]``: its kind and its arguments. `folder` is where relative paths among them start.
-
-    >>> EnvironmentSpec(kind="bandit", settings={"threshold": 0.1}).settings
-    {'threshold': 0.1}
-    """
+    """The ``[environment]``: its kind and its arguments. `folder` is where relative paths among them start."""
 
     kind: str
     settings: dict[str, Any] = {}
@@ -135,11 +134,7 @@ class EnvironmentSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The ``[simulation]``: how long, how often, from which seed.
-
-    >>> SimulationSpec()
-    SimulationSpec(rounds=10000, replications=100, seed=0)
-    """
+    """The ``[simulation]``: how long, how often, from which seed."""
 
     rounds: int = 10_000
     replications: int = 100
@@ -482,19 +477,15 @@ def _read_rules(reader: _Reader, read: _Tables, seen: Seen) -> tuple[Rules | Non
     specs: list[RuleSpec] = []
     for i, (rule, extra) in enumerate(zip(rules, extras, strict=True)):
         where = f"rule[{i}]"
-        usage = None
-        if "usage" in extra:
-            usage = _read_usage(reader, extra["usage"], rule, names, f"{where}.usage")
-        total = reader.convert(extra.get("total"), float | None, f"{where}.total")
-        if total is not None and total < 0:
-            reader.refuse(f"{where}.total", f"must be at least 0, but got {total!r}")
-        hard = reader.convert(extra.get("hard", False), bool, f"{where}.hard")
+        found = RuleSpec(rule=rule, **msgspec.structs.asdict(reader.convert(extra, _BeyondRule, where)))
         counted = rule.quantity.usage
-        for j, other in enumerate(specs):
-            both = usage is not None and other.rule.quantity.usage == counted
-            if both and other.usage not in (None, usage):
-                reader.refuse(f"{where}.usage", f"must be that of rule[{j}], which counts {counted!r} too")
-        specs.append(RuleSpec(rule=rule, usage=usage, hard=hard, total=total))
+        if found.usage is not None:
+            _require_usage(reader, found.usage, rule, names, f"{where}.usage")
+            for j, other in enumerate(specs):
+                if other.rule.quantity.usage == counted and other.usage not in (None, found.usage):
+                    words = f"must be that of rule[{j}], which counts {counted!r} too"
+                    reader.refuse(f"{where}.usage", words)
+        specs.append(found)
     return rules, tuple(specs)
 
 
@@ -520,13 +511,11 @@ def _made_rules(
         raise
 
 
-def _read_usage(reader: _Reader, table: Any, rule: Rule, names: Actions, where: str) -> dict[str, float]:
-    if not isinstance(table, Mapping):
-        reader.refuse(where, f"must be a table of numbers by action, but got {table!r}")
-    usage: dict[str, float] = {}
+def _require_usage(
+    reader: _Reader, usage: dict[str, float], rule: Rule, names: Actions, where: str
+) -> None:
     low, high = rule.quantity.range
-    for action, given in table.items():
-        usage[action] = value = reader.convert(given, float, f"{where}.{action}")
+    for action, value in usage.items():
         if action not in names:
             reader.refuse(f"{where}.{action}", names.unknown(action))
         if rule.declared and not low <= value <= high:
@@ -536,7 +525,6 @@ def _read_usage(reader: _Reader, table: Any, rule: Rule, names: Actions, where: 
     for counted in rule.quantity.actions or names:
         if counted not in usage:
             reader.refuse(f"{where}.{counted}", "is missing: the rule counts this action")
-    return usage
 
 
 def _read_environment(reader: _Reader, table: dict[str, Any] | None) -> EnvironmentSpec | None:

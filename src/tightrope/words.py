@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 
@@ -49,19 +50,6 @@ class Place(tuple[str | int | tuple[int, ...], ...]):
     def of(cls, name: str | Place) -> Place:
         """A field, also where only its name is given."""
         return name if isinstance(name, Place) else cls(name)
-
-
-class _Nothing:
-    """No value at all, since None is one."""
-
-    def __repr__(self) -> str:
-        return "NOTHING"
-
-    def __reduce__(self) -> str:
-        return "NOTHING"
-
-
-NOTHING = _Nothing()
 
 
 class Either(NamedTuple):
@@ -102,11 +90,7 @@ class Text(str):
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _text, (self.template, self.data)
-
-
-def _text(template: str, data: Mapping[str, Any]) -> Text:
-    return Text(template, **data)
+        return partial(Text, self.template, **self.data), ()
 
 
 def joined(separator: str, parts: Iterable[str]) -> Text:

@@ -187,7 +187,7 @@ def test_files_are_not_replaced_unless_asked(here, monkeypatch, capsys):
     before = (here / "out" / "spec.toml").read_text()
     argv = ["init", "--from", "visits.csv", "--out", "out", "--yes", "--no-usage", "--no-open", *QUICK]
     assert main(argv) == 2
-    assert "out/spec.toml is there already: --force replaces it" in capsys.readouterr().err
+    assert "out/spec.toml already exists. Use --force to replace it" in capsys.readouterr().err
     assert (here / "out" / "spec.toml").read_text() == before
     assert main([*argv, "--force"]) == 0
     assert 'kind = "capacity"' in (here / "out" / "spec.toml").read_text()

@@ -27,13 +27,17 @@ def estimate(log: Log, outcomes: Array, pi: Array, w: Array, method: Method) -> 
         scores = w[:, None] * outcomes
         return scores.mean(axis=0), scores - scores.mean(axis=0), np.abs(outcomes).max(axis=0)
     if method == "dr":
-        fitted = predictions(log, outcomes)
-        residual = outcomes - fitted[np.arange(log.n_rows), log.actions]
-        scores = np.einsum("ij,ijm->im", pi, fitted) + w[:, None] * residual
+        scores, residual = doubly_robust(log, outcomes, predictions(log, outcomes), pi, w)
         return scores.mean(axis=0), scores - scores.mean(axis=0), np.abs(residual).max(axis=0)
     values = w @ outcomes / w.sum()
     # The delta method: θ̂ − θ is the average of w·(y − θ) / E[w], to first order.
     return values, w[:, None] * (outcomes - values) / w.mean(), np.ptp(outcomes, axis=0)
+
+
+def doubly_robust(log: Log, outcomes: Array, fitted: Array, pi: Array, w: Array) -> tuple[Array, Array]:
+    """The scores (n, M) of `dr`, whose average is its estimate, and how far the fits missed what was done, (n, M)."""
+    residual = outcomes - fitted[np.arange(log.n_rows), log.actions]
+    return np.einsum("ij,ijm->im", pi, fitted) + w[:, None] * residual, residual
 
 
 def interval(

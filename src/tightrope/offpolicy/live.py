@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from tightrope.errors import InvalidInput
 from tightrope.intervals import student_quantile
 from tightrope.log import Codes, Log
-from tightrope.offpolicy.estimators import degrees_of_freedom, predictions, summed
+from tightrope.offpolicy.estimators import degrees_of_freedom, doubly_robust, predictions, summed
 from tightrope.offpolicy.evaluation import SNAPSHOT, Evaluation, evaluate, weigh
 from tightrope.policies import Policy
 from tightrope.validation import Array, whole_number
@@ -90,8 +90,7 @@ def evaluate_live(
         raise InvalidInput(
             f"the log must have the costs of the policy's {policy.n_constraints} constraints, but it has {log.n_constraints}."
         )
-    n = log.n_rows
-    length = n if rounds is None else whole_number("rounds", rounds, low=1)
+    length = log.n_rows if rounds is None else whole_number("rounds", rounds, low=1)
     runs = whole_number("runs", runs, low=_FEWEST_RUNS)
     seeds = np.random.SeedSequence(whole_number("seed", seed)).spawn(runs)
     known = log.costs.ndim == 3
@@ -108,9 +107,7 @@ def evaluate_live(
     found = evaluate(log, target, "dr", limits=limits, **how)
 
     w = weigh(log, target, "dr", **how).w
-    scores = np.einsum("ij,ijm->im", target, fitted)
-    scores += w[:, None] * (outcomes - fitted[np.arange(n), log.actions])
-    values = fitted
+    scores, values = doubly_robust(log, outcomes, fitted, target, w)[0], fitted
     if known:
         scores = np.column_stack([scores, np.einsum("ij,ijk->ik", target, log.costs)])
         values = np.concatenate([fitted, log.costs], axis=2)

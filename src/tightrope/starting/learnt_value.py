@@ -16,7 +16,7 @@ it is below that by what four fifths of the table can't teach.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,8 +71,7 @@ class Rows:
 
     def at(self, which: NDArray[Any]) -> Rows:
         """Some of the rows."""
-        parts = (self.x, self.actions, self.rewards, self.costs, self.known, self.force)
-        return Rows(*(None if one is None else one[which] for one in parts))  # type: ignore[arg-type]
+        return Rows(**{name: None if one is None else one[which] for name, one in vars(self).items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +103,9 @@ class Learnt:
         cost_fit = np.zeros((K, *reward_fit.shape))
         for k in np.flatnonzero(rows.unknown()):
             cost_fit[k] = _fit(rows, costs[:, k], J)
-        start = cls(
-            reward_fit, cost_fit, (low, high), cost_range, np.zeros(K), np.ones(J) / J, np.zeros(K), {}
-        )
-        rewards, expected = start.expected(rows)
+        unpriced = np.zeros(K)
+        fits = cls(reward_fit, cost_fit, (low, high), cost_range, unpriced, np.ones(J) / J, unpriced, {})
+        rewards, expected = fits.expected(rows)
         found = lp.allocation(np.full(len(rows), 1.0 / len(rows)), rewards, expected)
         fixed = lp.allocation([1.0], rewards.mean(axis=0)[None], expected.mean(axis=0)[None])
         # Contexts that come again are played as the program plays them, which may be a mixture.
@@ -116,7 +114,7 @@ class Learnt:
             total, n = sums.get(key, (np.zeros(J), 0))
             sums[key] = total + x, n + 1
         met = {key: total / n for key, (total, n) in sums.items()}
-        return cls(reward_fit, cost_fit, (low, high), cost_range, found.duals, fixed.x[0], fixed.duals, met)
+        return replace(fits, prices=found.duals, mix=fixed.x[0], mix_prices=fixed.duals, met=met)
 
     def expected(self, rows: Rows) -> tuple[Array, Array]:
         """What is expected of every action: rewards (n, J), and costs (n, J, K), as far as they are not known."""

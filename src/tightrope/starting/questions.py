@@ -72,7 +72,7 @@ class Answers:
         name = ask("What is it about, in one word?", given.name)
         actions = _split(ask("What can be done? Names, with commas between", ", ".join(given.actions)))
         print(
-            "What is known before a decision? For example   age: 0..120   or   sex: f, m   (Enter ends the list)"
+            "What is known before a decision? Such as   age: 0..120   or   sex: f, m   ; Enter ends the list."
         )
         context = [*given.context, *_listed(ask, "  known before", _field)]
         chances = dict(given.chances)
@@ -85,8 +85,9 @@ class Answers:
         def check(rule: str) -> None:
             subject = read_rule(rule)[0]
             if subject not in actions and subject not in usage:
-                question = f"  how many {subject} does {{!r}} use?"
-                usage[subject] = {one: _asked_number(ask, question.format(one), 1.0) for one in actions}
+                usage[subject] = {
+                    one: _asked_number(ask, f"  how many {subject} does {one!r} use?", 1.0) for one in actions
+                }
             _rule(rule, actions, usage)
 
         print(
@@ -102,8 +103,8 @@ def _rule(text: str, actions: Sequence[str], usage: dict[str, dict[str, float]])
     if name in usage and (missing := [one for one in actions if one not in usage[name]]):
         raise InvalidInput(f"rule {text!r}: how many {name} does {missing[0]!r} use?")
     used = {
-        name: Used(min(by.values()), max(by.values()), {"usage": {one: by.get(one) for one in actions}})
-        for name, by in usage.items()
+        what: Used(min(by.values()), max(by.values()), {"usage": {one: by.get(one) for one in actions}})
+        for what, by in usage.items()
     }
     each = ",".join(f"{one}=1" for one in actions)
     return rule_of(text, actions, used, f". If actions use it, say how much: --usage {name}:{each}")

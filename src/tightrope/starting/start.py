@@ -163,38 +163,27 @@ def start(
     proposal: Proposal | None = None,
     force: bool = False,
     workers: int | None = None,
-    progress: bool | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Start:
     """Solve and simulate a spec, and write it with a page about what was found.
 
-    Nothing is written unless the spec can be solved; a file that is there already is replaced with `force` alone.
-
-    Parameters
-    ----------
-    text : str
-        The spec, as `spec_text` or `plain_spec_text` gives it.
-    folder : Path
-        For the spec, the page, its figure and summary.json; made if need be.
-    proposal : Proposal, optional
-        What the spec was made of.
-    tell : callable, optional
-        Told what is done next.
+    `text` is the spec as `spec_text` or `plain_spec_text` gives it, `proposal` what it was made of, and `tell` is told what is done
+    next. Nothing is written unless the spec can be solved; a file that exists is replaced only with `force`.
     """
     there = [one for one in (SPEC, PAGE, SUMMARY) if (folder / one).exists()]
     if there and not force:
         raise InvalidInput(
-            f"{folder / there[0]} is there already: --force replaces it, --out DIR puts everything elsewhere"
+            f"{folder / there[0]} already exists. Use --force to replace it, or --out DIR to write elsewhere"
         )
     folder.mkdir(parents=True, exist_ok=True)
     spec = make_spec(tomllib.loads(text), source=str(folder / SPEC), folder=folder)
     doubts: list[str] = []
-    tell(
-        "what each action would have earned in each row …"
-        if proposal is not None
-        else "the world that was guessed …"
-    )
-    env = environment_of(spec) if proposal is None else table_environment(spec, doubts.append, proposal.log)
+    if proposal is None:
+        tell("the world that was guessed …")
+        env = environment_of(spec)
+    else:
+        tell("what each action would have earned in each row …")
+        env = table_environment(spec, doubts.append, proposal.log)
     # A table, or one that was made up from answers.
     assert isinstance(env, Tabular)
     tell("the best policy of that world …")
@@ -215,7 +204,6 @@ def start(
         seed=size.seed,
         name=name,
         workers=workers,
-        progress=progress,
         warn=False,
     )
     found = Start(spec, folder, env, best, run, tuple(doubts), proposal, learnt)
