@@ -318,7 +318,7 @@ def _read(name: str, raw: Any) -> Values:
 
         raw = nw.from_native(raw, series_only=True, pass_through=True)
         if not isinstance(raw, nw.Series):
-            raw = np.asarray(raw)
+            raw = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw)
         elif raw.dtype.is_numeric() or raw.dtype.is_temporal():
             raw = raw.to_numpy()
     if isinstance(raw, np.ndarray):

@@ -236,9 +236,9 @@ def evaluate(
         values, bias = np.append(values, means), np.append(bias, np.zeros(means.size))
         low, high, uneven = (np.append(a, b) for a, b in zip((low, high, uneven), own, strict=True))
 
-    numbers = zip(*(column.tolist() for column in (values, low, high, bias)), strict=True)
     names, limits_of = ("reward", *log.constraints), (None, *bound.tolist())
-    measures = [Measure(name, *row, end) for name, row, end in zip(names, numbers, limits_of, strict=True)]
+    columns = [names, *(column.tolist() for column in (values, low, high, bias)), limits_of]
+    measures = [Measure(*row) for row in zip(*columns, strict=True)]
     per_unit = summed((raw - raw.mean())[:, None], log.groups)[:, 0]
     error = float(np.sqrt((per_unit**2).sum() * per_unit.size / max(1, per_unit.size - 1)) / n)
     weights = Weights(

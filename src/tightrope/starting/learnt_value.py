@@ -71,7 +71,8 @@ class Rows:
 
     def at(self, which: NDArray[Any]) -> Rows:
         """Some of the rows."""
-        return Rows(**{name: None if one is None else one[which] for name, one in vars(self).items()})
+        parts: dict[str, Any] = vars(self)
+        return Rows(**{name: None if one is None else one[which] for name, one in parts.items()})
 
 
 @dataclass(frozen=True, eq=False)
