@@ -511,9 +511,7 @@ def _made_rules(
         raise
 
 
-def _require_usage(
-    reader: _Reader, usage: dict[str, float], rule: Rule, names: Actions, where: str
-) -> None:
+def _require_usage(reader: _Reader, usage: dict[str, float], rule: Rule, names: Actions, where: str) -> None:
     low, high = rule.quantity.range
     for action, value in usage.items():
         if action not in names:
