@@ -71,8 +71,8 @@ class Rows:
 
     def at(self, which: NDArray[Any]) -> Rows:
         """Some of the rows."""
-        parts: dict[str, Any] = vars(self)
-        return Rows(**{name: None if one is None else one[which] for name, one in parts.items()})
+        some: dict[str, Any] = {name: None if one is None else one[which] for name, one in vars(self).items()}
+        return Rows(**some)
 
 
 @dataclass(frozen=True, eq=False)
