@@ -68,7 +68,12 @@ class PolicyInput:
         named = {one for rule in rules or () for one in members(rule.among)}
         self._groups = tuple(sorted(named)) if rules is None or rules.groups is None else rules.groups
         self._fixed = fixed_usage(spec)
-        self._late_usage = {rule.quantity.usage for rule in rules or () if rule.seen == "after"}
+        # The usages that rules count, before acting and after.
+        counted = [(rule.quantity.usage, rule.seen) for rule in rules or ()]
+        self.early_usage, self.late_usage = (
+            dict.fromkeys(name for name, seen in counted if name is not None and seen == when)
+            for when in ("before", "after")
+        )
         self._costs: dict[Any, Array] = {}
         seen = np.zeros(0, dtype=bool) if rules is None else rules.seen
         self.known_columns, self.late_columns = np.flatnonzero(seen), np.flatnonzero(~seen)
@@ -108,17 +113,14 @@ class PolicyInput:
         """A request that may be accepted, and the least that its outcome may say was used."""
         known = [rule.quantity for rule in self._rules or ()]
         least: Used = {one.usage: one.range[0] for one in known if one.usage is not None}
-        late = {name: value for name, value in least.items() if name in self._late_usage}
-        sent: dict[str, Any] = {
-            name: value for name, value in least.items() if name not in {*late, *self._fixed}
-        }
+        sent: dict[str, Any] = {name: least[name] for name in self.early_usage if name not in self._fixed}
         request = DecisionRequest(
             context=None if self._features is None else self._features.example(),
             features=None if self._vector is None else list(self._vector.example()),
             usage=sent or None,
             group=[] if self._grouped else None,
         )
-        return request, late or None
+        return request, {name: least[name] for name in self.late_usage} or None
 
     def read(self, request: DecisionRequest) -> Asked:
         """What is asked, in numbers."""
@@ -163,7 +165,7 @@ class PolicyInput:
                 raise InvalidInput(
                     field=Place("usage", Key(name)), problem="is fixed by the spec, so it can't be sent"
                 )
-            if name in self._late_usage:
+            if name in self.late_usage:
                 raise InvalidInput(
                     field=Place("usage", Key(name)), problem="is seen after acting: send it with the outcome"
                 )

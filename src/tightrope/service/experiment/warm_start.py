@@ -49,7 +49,7 @@ def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Log) -> None:
         x = None if spec.encoder is None else spec.encoder.transform(past.frame)
         done = ids.tolist()
         phi, psi = read.features(None if x is None else x[rows], done)
-        costs = _costs(spec, past, rows, ids)
+        costs = _costs(spec, {*read.late_usage}, past, rows, ids)
         options: dict[str, Any] = {"cost_features": None if costs is None else psi}
         if "offers" in inspect.signature(learn).parameters:
             options["offers"] = _offers(policy, spec, read, past, x)
@@ -58,12 +58,11 @@ def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Log) -> None:
         raise spec.error(f"warm_start: {error}") from error
 
 
-def _costs(spec: Spec, past: Log, rows: Codes, ids: Codes) -> Array | None:
-    """What is seen after acting, (n, K_after); None where the table does not say what was used."""
+def _costs(spec: Spec, late: set[str], past: Log, rows: Codes, ids: Codes) -> Array | None:
+    """What is seen after acting, (n, K_after), of the usages `late`; None where the table does not say what was used."""
     rules = spec.rules
     if rules is None or rules.seen.all():
         return None
-    late = {usage for rule in rules if rule.seen == "after" and (usage := rule.quantity.usage) is not None}
     stated = {**spec.usage, **past.columns.usage}
     if missing := sorted(late - {*stated}):
         if late - {*missing}:
@@ -92,10 +91,7 @@ def _offers(
     """What was on offer in the newest rows, as the arguments of `decide`; None where costs known before acting are not told."""
     rules, known = spec.rules, {}
     if rules is not None:
-        early = {
-            usage for rule in rules if rule.seen == "before" and (usage := rule.quantity.usage) is not None
-        }
-        for name in early:
+        for name in read.early_usage:
             told = past.columns.usage.get(name, spec.usage.get(name))
             if not isinstance(told, dict):
                 return None

@@ -322,8 +322,7 @@ def _outcome(parts: Sequence[entries.Learnt]) -> dict[str, Any]:
 
 def _plausible(state: ExperimentState, usage: requests.Used | None) -> requests.Used | None:
     """What the journal keeps of usage that is refused: no more than an outcome can have here, whatever was sent."""
-    late = [rule.quantity.usage for rule in state.spec.rules or () if rule.seen == "after"]
-    return usage and {name: usage[name] for name in dict.fromkeys(late) if name in usage}
+    return usage and {name: usage[name] for name in state.input.late_usage if name in usage}
 
 
 def _pending(

@@ -135,9 +135,7 @@ class Reader:
         self._input = PolicyInput(spec, policy)
         self.late, self.known = self._input.late_columns, self._input.known_columns
         rules = spec.rules or ()
-        self._sent = {name for rule in rules if rule.seen == "before" and (name := rule.quantity.usage)}
-        self._sent -= set(spec.usage)
-        self._observed = {name for rule in rules if rule.seen == "after" and (name := rule.quantity.usage)}
+        self._sent, self._observed = {*self._input.early_usage} - {*spec.usage}, {*self._input.late_usage}
         self.grouped = any(rule.among is not None for rule in rules)
 
     def misfits(self, record: Record) -> Iterator[str]:
