@@ -131,7 +131,6 @@ class Reader:
 
     def __init__(self, spec: Spec, policy: Policy) -> None:
         self.spec = spec
-        self.policy = policy
         self._input = PolicyInput(spec, policy)
         self.late, self.known = self._input.late_columns, self._input.known_columns
         rules = spec.rules or ()
