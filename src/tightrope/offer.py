@@ -199,10 +199,13 @@ class OfferReader:
                 )
             ids = np.arange(J)
         if self.any_unit:
-            self._require_finite(phi, psi, W)
-            self.in_force(group)  # which says what is missing, before anything is changed
             if len(self.columns):
                 W[:, self.columns] = 0.0
+            for name, rows in (("features", phi), ("cost_features", psi), ("costs", W)):
+                if rows is not None:
+                    # Not finite, or too large to be squared.
+                    require_range(name, rows, -LARGEST, LARGEST)
+            self.in_force(group)  # which says what is missing, before anything is changed
         return Offer(ids, phi, W, psi, group, context, catalogue, usage, keys, time)
 
     def observed(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
@@ -294,16 +297,6 @@ class OfferReader:
             require_range("costs", given, -limit, limit)
             W[:, known] = given
         return W
-
-    def _require_finite(self, phi: Array | None, psi: Array | None, W: Array) -> None:
-        """Name the entry that is not finite, or too large to be squared."""
-        for name, rows in (("features", phi), ("cost_features", psi)):
-            if rows is not None:
-                require_range(name, rows, -LARGEST, LARGEST)
-        if len(self.columns):
-            W = W.copy()
-            W[:, self.columns] = 0.0
-        require_range("costs", W, -LARGEST, LARGEST)
 
 
 def _feature_rows(name: str, value: Any, model: Learner, J: int | None) -> tuple[Array | None, int | None]:

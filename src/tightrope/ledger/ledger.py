@@ -60,8 +60,7 @@ class Ledger:
     def __init__(self, spec: Spec, policy: Summed | None = None) -> None:
         self._rules = spec.rules
         columns = () if spec.rules is None else spec.rules.columns
-        self._own = Totals(len(columns)) if policy is None else None
-        self._sums: Summed = self._own if policy is None else policy  # type: ignore[assignment]
+        self._sums: Summed = Totals(len(columns)) if policy is None else policy
         self.limits = [LimitAccount(column, k, self._sums, Counts()) for k, column in enumerate(columns)]
         self.caps = hard_caps(spec)
         # What was spent under caps that there are no longer: one that comes back goes on from there.
@@ -101,8 +100,8 @@ class Ledger:
 
     def book(self, costs: Array, columns: NDArray[np.integer]) -> None:
         """Costs of some columns, where nobody else adds them up."""
-        if self._own is not None:
-            self._own.book(costs, columns)
+        if isinstance(self._sums, Totals):
+            self._sums.book(costs, columns)
 
     def note_withheld(self, room: Room, ids: Sequence[int] | None, now: tuple[int, int, int, float]) -> None:
         """Which actions each cap keeps off offer in a decision, before it takes anything; `now` begins a new `Withheld`."""
@@ -170,13 +169,13 @@ class Ledger:
 
     def saved(self) -> dict[str, Any]:
         """What a snapshot holds of it."""
-        own = {} if self._own is None else {name: one.tolist() for name, one in self._own.arrays().items()}
+        own = self._sums.arrays() if isinstance(self._sums, Totals) else {}
         return {
             "caps": [[cap.name, str(cap.used), str(cap.reserved)] for cap in self.caps],
             "spent": self.spent,
             "averages": [one.counts for one in self.limits],
             "withheld": [cap.withheld for cap in self.caps],
-            **own,
+            **{name: one.tolist() for name, one in own.items()},
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -190,8 +189,8 @@ class Ledger:
             cap.used, cap.reserved, cap.withheld = Decimal(used), Decimal(reserved), run
         self.spent = msgspec.convert(saved["spent"], list[Spent])
         self.restore_counts(saved)
-        if self._own is not None:
-            self._own.load(saved)
+        if isinstance(self._sums, Totals):
+            self._sums.load(saved)
 
     def restore_counts(self, saved: Mapping[str, Any]) -> None:
         """Take only the counts of the limits, where the totals that they explain go back."""

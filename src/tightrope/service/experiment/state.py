@@ -247,7 +247,7 @@ class ExperimentState:
         else:
             seen = decision = policy.decide(**offer)
             row = decision.row
-        if asked.W is not None:
+        if asked.W is not None and not policy.n_constraints:
             self.ledger.book(asked.W[row, read.known_columns], read.known_columns)
         holds: tuple[int, ...] = ()
         if room is not None:
