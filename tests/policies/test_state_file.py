@@ -82,12 +82,13 @@ FORMS = ["A", "measured", "own schedules", "B", "arms", "disjoint", "unconstrain
 
 
 def outcome(form, rng):
+    """The reward, and what is seen after acting."""
     reward = float(rng.random())
     if form in ("B", "arms"):
-        return reward, rng.uniform(-0.5, 1, 2)
+        return reward, {"costs": rng.uniform(-0.5, 1, 2)}
     if form == "mixed rules":
-        return reward, {"hours": float(rng.uniform(0, 2))}
-    return reward, None
+        return reward, {"usage": {"hours": float(rng.uniform(0, 2))}}
+    return reward, {}
 
 
 def lived(form, rounds=40, seed=0):
@@ -96,28 +97,28 @@ def lived(form, rounds=40, seed=0):
     policy, open_ = make(form), []
     for i in range(rounds):
         decision = policy.decide(**offer(form, rng))
-        reward, costs = outcome(form, rng)
+        reward, late = outcome(form, rng)
         if i % 7 == 3:
             open_.append(decision)
         elif i % 7 == 5:
             policy.learn(decision, reward)
             if decision.number in policy.pending:
                 open_.append(decision)
-        elif i % 7 == 6 and costs is not None:
-            policy.learn(decision, costs=costs)
+        elif i % 7 == 6 and late:
+            policy.learn(decision, **late)
             open_.append(decision)
         elif i % 11 == 10:
             policy.forget(decision)
         else:
-            policy.learn(decision, reward, costs)
+            policy.learn(decision, reward, **late)
     return policy, open_
 
 
 def finish(policy, decision, form, rng):
     """Learn what is still missing of a decision's outcome."""
-    reward, costs = outcome(form, rng)
+    reward, late = outcome(form, rng)
     awaits = dict(zip(policy.state()["pending/number"], policy.state()["pending/awaits"]))[decision.number]
-    policy.learn(decision, reward if awaits & 1 else None, costs if awaits & 2 else None)
+    policy.learn(decision, reward if awaits & 1 else None, **(late if awaits & 2 else {}))
 
 
 def assert_equal_policies(a, b):
@@ -155,8 +156,9 @@ def test_the_restored_policy_goes_on_as_the_original(form, tmp_path):
             finish(policy, late, form, rng)
             finish(restored, late, form, same)
         if i % 3:
-            policy.learn(a, *outcome(form, rng))
-            restored.learn(b, *outcome(form, same))
+            for one, decision, draw in ((policy, a, rng), (restored, b, same)):
+                reward, late = outcome(form, draw)
+                one.learn(decision, reward, **late)
     assert_equal_policies(policy, restored)
     assert policy.slater == restored.slater
 
