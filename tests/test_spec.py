@@ -13,7 +13,6 @@ from tightrope.encoder import Encoder
 from tightrope.encoder.fields import Category, Number
 from tightrope.environments.build import (
     ENVIRONMENTS,
-    build_environment,
     environment_of,
     policies_of,
     register,
@@ -22,7 +21,6 @@ from tightrope.environments.table import TableSettings
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.spec import (
     DEFAULT_KIND,
-    EnvironmentSpec,
     ModelSpec,
     PolicySpec,
     PowerSpec,
@@ -434,7 +432,7 @@ def test_a_file_of_arrays(tmp_path):
 def test_files_that_are_no_arrays(tmp_path):
     def make(entries):
         np.savez(tmp_path / "x.npz", allow_pickle=True, **entries)
-        build_environment(EnvironmentSpec(kind="tabular", settings={"file": "x.npz"}, folder=tmp_path))
+        environment_of(make_spec({"environment": {"kind": "tabular", "file": "x.npz"}}, folder=tmp_path))
 
     with pytest.raises(
         SpecError, match=r"environment\.file: .*x\.npz must be a NumPy \.npz archive of plain arrays"
@@ -451,7 +449,7 @@ def test_files_that_are_no_arrays(tmp_path):
         (3, "text"),
     ]:
         with pytest.raises(SpecError, match=rf"environment\.file: .*{says}"):
-            build_environment(EnvironmentSpec(kind="tabular", settings={"file": file}, folder=tmp_path))
+            environment_of(make_spec({"environment": {"kind": "tabular", "file": file}}, folder=tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -544,16 +542,14 @@ def test_what_an_environment_refuses_names_the_field(text, says):
         world(text)
 
 
-def test_an_environment_of_ones_own():
+def test_an_environment_of_ones_own(tmp_path):
     @register("test-coin")
     def coin(chance=0.5, folder=None):
         return tr.environments.Tabular([1.0], rewards=[[0.5, chance]], name=folder.name)
 
     try:
-        spec = EnvironmentSpec(
-            kind="test-coin", settings={"chance": 0.7}, folder=EnvironmentSpec(kind="x").folder / "here"
-        )
-        env = build_environment(spec)
+        spec = make_spec({"environment": {"kind": "test-coin", "chance": 0.7}}, folder=tmp_path / "here")
+        env = environment_of(spec)
         assert (env.rewards.tolist(), env.name) == ([[0.5, 0.7]], "here")
         with pytest.raises(InvalidInput, match="registered already"):
             register("test-coin")(coin)

@@ -39,10 +39,8 @@ def environment_of(spec: Spec) -> Tabular | Custom:
             "environment: is missing: a simulation needs to know who draws contexts, rewards and costs"
         )
     try:
-        if spec.environment.kind == "table":
-            return table_environment(spec)
-        return build_environment(
-            spec.environment, rules=spec.rules, usage=spec.usage, actions=spec.actions, name=spec.name
+        return (
+            table_environment(spec) if spec.environment.kind == "table" else _of_kind(spec, spec.environment)
         )
     except SpecError as error:
         raise spec.error(error) from error
@@ -74,55 +72,41 @@ def policies_of(
         raise spec.error(error) from error
 
 
-def build_environment(
-    spec: EnvironmentSpec,
-    *,
-    rules: Rules | None = None,
-    usage: Mapping[str, Mapping[str, float]] | None = None,
-    actions: Sequence[str] = (),
-    name: str | None = None,
-) -> Tabular | Custom:
-    """The environment of a spec's ``[environment]``; rules, where there are any, take the place of its own costs.
+def _of_kind(spec: Spec, stated: EnvironmentSpec) -> Tabular | Custom:
+    """The environment of an ``[environment]``; rules, where there are any, take the place of its own costs.
 
     Two settings are common to all tables, and speak to the rules: `usage` (for each usage that the rules count one number, one for
     each action, or one for each context and action) and `groups` (for each context its group or groups).
-
-    Rules must name as many actions as the environment has; costs are then drawn as the environment draws its own: fixed, or
-    Bernoulli between the ends of the rules' ranges. `usage` is what each action uses, where the rules themselves fix it. `actions`
-    names the actions; those of an environment that has names of its own must be the same. `name` is for an environment whose
-    costs are replaced, or that has no name yet.
     """
-    settings = {"usage": {}, **spec.settings}
+    settings = {"usage": {}, **stated.settings}
     if not isinstance(settings["usage"], Mapping):
         raise SpecError(
             f"environment.usage: must be a table of usages by name, but got {settings['usage']!r}"
         )
-    if spec.kind == "tabular" and "file" in settings:
-        settings = _with_file(spec.folder, **settings)
-    given_usage, groups = settings.pop("usage"), settings.pop("groups", None)
-    made = _made(spec, settings)
-    if isinstance(made, Custom):
-        if given_usage or groups is not None:
-            field = "usage" if given_usage else "groups"
+    if stated.kind == "tabular" and "file" in settings:
+        settings = _with_file(stated.folder, **settings)
+    usage, groups = settings.pop("usage"), settings.pop("groups", None)
+    env = _made(stated, settings)
+    field = "usage" if usage else "groups" if groups is not None else None
+    if isinstance(env, Custom):
+        if field is not None:
             raise SpecError(
                 f"environment.{field}: is for tables: the environment itself says it of each context"
             )
-        return _custom(made, rules, usage or {}, actions, name)
-    env = made
+        return _custom(env, spec)
     changes: dict[str, Any] = {}
-    if actions and tuple(actions) != env.actions:
-        changes["actions"] = _renamed(env, tuple(actions))
-    if name is not None and env.name == Tabular.__name__.lower():
-        changes["name"] = name
-    if rules is not None:
-        if "costs" in spec.settings:
+    if spec.actions and spec.actions != env.actions:
+        changes["actions"] = _renamed(env, spec.actions)
+    if env.name == Tabular.__name__.lower():
+        changes["name"] = spec.name
+    if spec.rules is not None:
+        if "costs" in stated.settings:
             raise SpecError("environment.costs: the rules state the costs: leave one or the other out")
-        _require_as_many(env, rules.actions)
-        changes |= _rule_costs(env, rules, usage or {}, given_usage, groups)
-        _require_agreed(spec.settings, changes["costs_seen"])
-        changes["name"] = name or env.name
-    elif given_usage or groups is not None:
-        field = "usage" if given_usage else "groups"
+        _require_as_many(env, spec.rules.actions)
+        changes |= _rule_costs(env, spec.rules, spec.usage, usage, groups)
+        _require_agreed(stated.settings, changes["costs_seen"])
+        changes["name"] = spec.name
+    elif field is not None:
         raise SpecError(f"environment.{field}: is for rules, but the spec has none")
     return changed(env, **changes) if changes else env
 
@@ -194,24 +178,17 @@ def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular | Custom:
         raise SpecError(error, within="environment") from error
 
 
-def _custom(
-    env: Custom,
-    rules: Rules | None,
-    usage: Mapping[str, Mapping[str, float]],
-    actions: Sequence[str],
-    name: str | None,
-) -> Custom:
-    named = actions and tuple(actions) != env.actions
+def _custom(env: Custom, spec: Spec) -> Custom:
     changes: dict[str, Any] = {}
-    if rules is not None:
+    if spec.rules is not None:
         if env.n_constraints and env.rules is None:
             raise SpecError("rule: the environment has costs of its own: leave one or the other out")
-        _require_as_many(env, rules.actions)
-        changes = {"rules": rules, "actions": None, "usage": {**env.usage, **usage}}
-    elif named:
-        changes = {"actions": _renamed(env, tuple(actions))}
-    if name is not None and env.name in (Custom.__name__.lower(), "log"):
-        changes["name"] = name
+        _require_as_many(env, spec.rules.actions)
+        changes = {"rules": spec.rules, "actions": None, "usage": {**env.usage, **spec.usage}}
+    elif spec.actions and spec.actions != env.actions:
+        changes = {"actions": _renamed(env, spec.actions)}
+    if env.name in (Custom.__name__.lower(), "log"):
+        changes["name"] = spec.name
     try:
         return env.changed(**changes) if changes else env
     except InvalidInput as error:
