@@ -177,10 +177,10 @@ def _launch(
         blocks = math.ceil(n / program.together)
         randomised: list[Any] = []
         if compared or program.kernel == SHADOW_PRICE:
-            numbers = range(first, first + n)
-            randomised.append(
-                np.array([_own_seeds(policy, seed, numbers) for policy in policies], dtype=np.uint64)
-            )
+            # What `copy` is given on the CPU, where the policy draws at all.
+            draws = [hasattr(policy, "seed") for policy in policies]
+            seeds = [[policy_seed(seed, i) if one else 0 for i in range(first, first + n)] for one in draws]
+            randomised.append(np.array(seeds, dtype=np.uint64))
         if compared:
             randomised.append(np.array([policy.rounds for policy in policies], dtype=np.uint64))
         outputs, taken = device.run(
@@ -220,13 +220,6 @@ def _work_bytes(program: Program) -> int:
         itemsize = 4 if program["REAL"] == "float" else 8
         return 0 if program["STATE_IN_SHARED"] else int(program["STATE"]) * itemsize
     return 8 * int(program["WORK"] if program.kernel == ONE_BLOCK else program["STATE"])
-
-
-def _own_seeds(policy: Any, seed: int, replications: range) -> list[int]:
-    """The seeds that `copy` is given on the CPU, where the policy draws at all."""
-    if not hasattr(policy, "seed"):
-        return [0] * len(replications)
-    return [policy_seed(seed, replication) for replication in replications]
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:

@@ -191,29 +191,20 @@ def _policy_program(
         **kernels.cuda_tally(J, K, env.cost_noise != "none" and not (constrained and known)),
     }
     if kernel == ONE_THREAD:
+        arms = cost is not None and hooks.compiled(reward) == hooks.compiled(cost) == "arms"
         common |= {
             "STRIDE": threads,
             "STATE_IN_SHARED": int(shared > 0),
-            "SAME_COUNTS": int(_same_counts(reward, cost)),
+            "SAME_COUNTS": int(arms and np.array_equal(reward.counts, cost.counts)),
             "TILE": 3 if max(one.features, two.features) <= 24 else 2,
             "LAUNCH_BOUNDS": f"__launch_bounds__({threads})",
         }
     else:
-        common |= {"ACTION_TILE": _action_tile(one, two, J)}
+        # Actions that a warp takes at a time: several, where they share a matrix and every warp still has some.
+        shared_matrix = one.blocks == two.blocks == 1
+        common |= {"ACTION_TILE": min(4, math.ceil(J / (BLOCK_THREADS // 32))) if shared_matrix else 1}
         common |= kernels.cuda_block(J, K, memory, max(one.features, two.features, 1), itemsize)
     return Program(kernel, _sizes(common, kernel), precision == "single", threads, shared)
-
-
-def _same_counts(reward: Any, cost: Any) -> bool:
-    arms = cost is not None and hooks.compiled(reward) == hooks.compiled(cost) == "arms"
-    return arms and np.array_equal(reward.counts, cost.counts)
-
-
-def _action_tile(reward: _ModelSize, cost: _ModelSize, J: int) -> int:
-    """Actions that a warp takes at a time: several, where they share a matrix and every warp still has some."""
-    if reward.blocks > 1 or cost.blocks > 1:
-        return 1
-    return min(4, math.ceil(J / (BLOCK_THREADS // 32)))
 
 
 class _ModelSize(NamedTuple):

@@ -76,8 +76,11 @@ def solve(
     """
     if isinstance(env, Custom):
         return _solve_custom(env, epsilon, method, samples, seed)
-    eps, kind = _settings(env, epsilon, baseline)
-    if kind == "fluid":
+    require_tabular(env)
+    eps = _epsilon(epsilon, env.n_constraints)
+    if baseline not in get_args(Baseline):
+        raise InvalidInput(f"baseline must be 'auto', 'fluid' or 'joint', but got {baseline!r}.")
+    if baseline == "fluid" or (baseline == "auto" and not env.random_before):
         return _solved(env, _fluid(env), eps, "fluid", method)
     if _n_atoms(env) <= min(_MOST_ATOMS, _MOST_COSTS // max(1, env.n_actions * env.n_constraints)):
         return _solved(env, _enumerated(env), eps, "joint", method)
@@ -192,15 +195,8 @@ class _Rows:
         return float(self.weights @ tops - eps @ lam)
 
 
-def _settings(env: Tabular, epsilon: ArrayLike, baseline: Baseline) -> tuple[Array, Baseline]:
-    require_tabular(env)
-    K = env.n_constraints
-    eps = np.array(np.broadcast_to(finite_array("epsilon", epsilon, (), (K,)), (K,)))
-    if baseline == "auto":
-        return eps, "joint" if env.random_before else "fluid"
-    if baseline not in ("fluid", "joint"):
-        raise InvalidInput(f"baseline must be 'auto', 'fluid' or 'joint', but got {baseline!r}.")
-    return eps, baseline
+def _epsilon(given: ArrayLike, K: int) -> Array:
+    return np.array(np.broadcast_to(finite_array("epsilon", given, (), (K,)), (K,)))
 
 
 def require_tabular(env: Any) -> None:
@@ -357,8 +353,7 @@ def _solve_custom(
         raise InvalidInput(
             f"the optimum of {env.name!r} is not known: give its true `means`, or the `optimum` itself."
         )
-    K, n = env.n_constraints, _samples(samples, _CONTEXTS)
-    eps = np.array(np.broadcast_to(finite_array("epsilon", epsilon, (), (K,)), (K,)))
+    eps, n = _epsilon(epsilon, env.n_constraints), _samples(samples, _CONTEXTS)
     drawn = env.sampled(2 * n, rounds or 2 * n, whole_number("seed", seed))
     # Every second context: both halves come from the whole run, and so do the batches of each.
     found = _solved(drawn, _part(drawn, 0, 2), eps, "joint-sampled", method)
