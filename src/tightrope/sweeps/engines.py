@@ -209,16 +209,17 @@ class _Ray(_Workers[Any]):
     def _finished(self, handle: Any, waiting: dict[Any, Batch]) -> Iterator[list[Row]]:
         batch, errors = waiting.pop(handle), self._ray.exceptions
         try:
-            yield self._ray.get(handle)
+            rows = self._ray.get(handle)
         except errors.RayTaskError as error:
             raise error.as_instanceof_cause() from None
         except errors.RayError as error:
-            if len(batch) == 1:
-                told = str(error).strip().split("\n")[0]
-                yield [failed_row(self._plan, batch[0], f"{_DIED}, {RETRIES + 1} times: {told}")]
-            else:
+            if len(batch) > 1:
                 # Each cell as a task of its own: only the one to blame will fail.
                 waiting.update((self._submit([cell]), [cell]) for cell in batch)
+                return
+            told = str(error).strip().split("\n")[0]
+            rows = [failed_row(self._plan, batch[0], f"{_DIED}, {RETRIES + 1} times: {told}")]
+        yield rows
 
     def _submit(self, batch: Batch) -> Any:
         return self._remote.remote(__version__, self._shared, batch)
