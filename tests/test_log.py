@@ -35,7 +35,7 @@ GOOD: dict[str, Any] = {
         ({"actions": [0, -1, 1]}, r"actions\[1\] must be a whole number >= 0, but got -1"),
         ({"actions": [0.0, 1.0, 1.0]}, "actions must be 3 ids or names"),
         ({"actions": [True, False, True]}, "actions must be 3 ids or names"),
-        ({"actions": ["a", "b", "b"]}, "action_names must say which there are"),
+        ({"actions": ["a", "b", "b"]}, "pass action_names= to list them all"),
         (
             {"actions": ["a", "b", "z"], "action_names": ["a", "b"]},
             r"actions\[2\] is the unknown name 'z'; known: a, b",

@@ -208,7 +208,7 @@ class Log(AsFrame):
             costs = constraints.logged(usage, labels(actions).tolist(), group)
         if isinstance(constraints, Rules):
             if action_names is not None:
-                raise InvalidInput("action_names come from the rules: do not give them as well.")
+                raise InvalidInput("action_names come from the rules: leave them out.")
             action_names, constraints = tuple(map(str, constraints.actions)), constraints.names
         known = None if action_names is None else _names("action_names", action_names)
         p = None if propensities is None else real_array("propensities", propensities, (n,), (n, None))
@@ -452,7 +452,7 @@ def action_ids(
             f"{what} must be {n} ids or names, one for each row, but got {given.dtype} of shape {given.shape}."
         )
     if given.dtype.kind == "U" and names is None:
-        raise InvalidInput(f"{what} are names, so action_names must say which there are.")
+        raise InvalidInput(f"{what} are names: pass action_names= to list them all.")
     return np.array(Actions(count if names is None else names).ids(given, what), dtype=np.int64)
 
 

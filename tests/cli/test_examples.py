@@ -18,7 +18,7 @@ def test_the_files_come_as_they_are_and_what_was_changed_stays(tmp_path, monkeyp
     spec = tmp_path / "examples" / "hospital.toml"
     spec.write_text("mine")
     assert main(["examples"]) == 2
-    assert "differ (hospital.toml): --force writes over them" in capsys.readouterr().err
+    assert "differ (hospital.toml). Use --force to overwrite them" in capsys.readouterr().err
     assert spec.read_text() == "mine"
     assert main(["examples", "--force"]) == 0
     assert "no ward overfilled" in capsys.readouterr().out

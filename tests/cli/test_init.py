@@ -229,7 +229,7 @@ def test_on_a_terminal_proposals_can_be_changed_and_the_page_is_opened(here, mon
     assert opened == [(here / "asked" / "index.html").as_uri()]
     spec = read_spec(here / "asked" / "spec.toml")
     assert (spec.context_names, str(spec.rules)) == (("age",), "icu: at most 20% of decisions")
-    assert "must be one of the six, but got 'colour'" in capsys.readouterr().out
+    assert "Type one of these six names, not 'colour'" in capsys.readouterr().out
 
 
 def test_without_a_table_questions_are_asked(tmp_path, monkeypatch, capsys):
@@ -259,11 +259,11 @@ def test_without_a_table_questions_are_asked(tmp_path, monkeypatch, capsys):
         (["--reward", "well"], "--reward names a column of a table"),
         (["--actions", "one"], "at least two different names"),
         (["--chance", "a=2"], "chance of 'a' must lie in [0, 1]"),
-        (["--chance", "c=0.5"], "chance 'c' is of no action"),
-        (["--chance", "a"], "--chance must be such as 'letter=0.4'"),
-        (["--context", "age"], "context must be such as 'age: 0..120'"),
+        (["--chance", "c=0.5"], "chance 'c' names no action"),
+        (["--chance", "a"], "--chance must look like 'letter=0.4'"),
+        (["--context", "age"], "context must look like 'age: 0..120'"),
         (["--rule", "minutes <= 4"], "--usage minutes:a=1,b=1"),
-        (["--usage", "minutes"], "--usage must be such as"),
+        (["--usage", "minutes"], "--usage must look like"),
     ],
 )
 def test_what_options_must_be_is_said(tmp_path, monkeypatch, capsys, options, words):

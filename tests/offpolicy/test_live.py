@@ -229,7 +229,7 @@ def test_a_frozen_policy_is_refused_with_the_remedy() -> None:
         ({"log": arms(np.zeros((200, 2)))}, "the costs of the policy's 1 constraints, but it has 2"),
         ({"runs": 5}, "runs must be a whole number >= 20, but got 5"),
         ({"rounds": 0}, "rounds must be a whole number >= 1, but got 0"),
-        ({"rounds": 1}, r"rows came up in none of the runs: let runs × rounds, now 20, be at least 4,000"),
+        ({"rounds": 1}, r"rows came up in none of the runs: make runs × rounds, now 20, at least 4,000"),
         ({"clip": 0.1}, "clip must be finite and >= 1"),
     ],
 )

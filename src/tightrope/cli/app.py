@@ -116,16 +116,14 @@ class Output:
             self.out.mkdir(parents=True, exist_ok=True)
         return self.out
 
-    def keep(self, name: str, data: Any) -> None:
-        """Write `data` to a file in the folder, where there is one."""
+    def keep(self, name: str, data: Any) -> list[str]:
+        """Write `data` to a file in the folder, where there is one; returns that in words."""
         from tightrope.files import write_json
 
-        if (folder := self.folder()) is not None:
-            write_json(folder / name, data, indent=2)
-
-    def kept(self, name: str) -> list[str]:
-        """That in words."""
-        return [] if self.out is None else [f"written to {self.out / name}"]
+        if (folder := self.folder()) is None:
+            return []
+        write_json(folder / name, data, indent=2)
+        return [f"written to {folder / name}"]
 
     def show(self, data: Any, *parts: Any) -> None:
         """Print `data` for machines, or `parts` (texts and tables) for people."""

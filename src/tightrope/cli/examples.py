@@ -32,7 +32,7 @@ def examples(*, force: bool = False, output: Output = DEFAULT) -> None:
     }
     if differing and not force:
         listed = ", ".join(differing)
-        raise InvalidInput(f"{folder} holds files that differ ({listed}): --force writes over them.")
+        raise InvalidInput(f"{folder} holds files that differ ({listed}). Use --force to overwrite them.")
     for name, source in {**lacking, **differing}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, folder / name)

@@ -117,7 +117,9 @@ def init(
         text = plain_spec_text(data, reasons, asked=asked)
     else:
         if actions or chance:
-            raise InvalidInput("--actions and --chance are for a start without a table: --from tells both.")
+            raise InvalidInput(
+                "--actions and --chance are for a start without a table: with --from, the table says both."
+            )
         folder = output.out or Path(from_.name.split(".")[0])
         proposal = _proposal(from_, folder, columns, name, yes, output)
         text = spec_text(proposal, **size, asked=asked)
@@ -177,7 +179,7 @@ def _agreed(
         if not what:
             return proposal
         if what not in _ASKED:
-            print(f"  that must be one of the six, but got {answer!r}")
+            print(f"  Type one of these six names, not {answer!r}.")
             continue
         now = _ask(f'{what}, separated by commas if there are several; "none" for nothing', "")
         several = [] if now.strip() == "none" else [one.strip() for one in now.split(",") if one.strip()]
@@ -223,7 +225,7 @@ def _chance(text: str) -> tuple[str, float]:
     try:
         return name.strip(), float(value)
     except ValueError:
-        raise InvalidInput(f"--chance must be such as 'letter=0.4', but got {text!r}.") from None
+        raise InvalidInput(f"--chance must look like 'letter=0.4', but got {text!r}.") from None
 
 
 def _ask(question: str, default: str) -> str:

@@ -128,7 +128,7 @@ def evaluate(
                 output.show({"refused": list(refused.reasons)})
             raise
     left = ", ".join(f"{count:,} {why}" for why, count in found.left_out.items())
-    output.keep("evaluation.json", found.data())
+    written = output.keep("evaluation.json", found.data())
     output.show(
         found.data(),
         f"{found.policy} on {found.judged:,} of {found.decisions:,} decisions of {found.experiment}, served by {found.served}; "
@@ -137,7 +137,7 @@ def evaluate(
         *([f"left out: {left}"] if left else []),
         *(f"note: {note}" for note in found.notes),
         *(f"doubt: {doubt}" for doubt in found.doubts),
-        *output.kept("evaluation.json"),
+        *written,
     )
 
 
@@ -147,18 +147,8 @@ def _estimates(found: list[Any]) -> Any:
     for one in found:
         low, high = _digits(one.low), _digits(one.high)
         limit = "" if one.limit is None else f"{one.limit:g}"
-        bias = [_digits(one.bias)] * biased
-        rows.append(
-            [
-                one.name,
-                _digits(one.estimate),
-                f"{low} to {high}",
-                *bias,
-                _digits(one.recorded),
-                limit,
-                one.verdict or "",
-            ]
-        )
+        estimated = [one.name, _digits(one.estimate), f"{low} to {high}", *[_digits(one.bias)] * biased]
+        rows.append([*estimated, _digits(one.recorded), limit, one.verdict or ""])
     head = ["per decision", "estimate", "95 % interval", *["bias"] * biased, "recorded", "limit", "verdict"]
     return table("", head, rows)
 
@@ -261,7 +251,7 @@ def erase(
         First copy the whole journal to this file.
     """
     if (event_id is None) == (before is None):
-        raise InvalidInput("erase needs --event-id or --before, and not both.")
+        raise InvalidInput("erase needs either --event-id or --before.")
     from tightrope.service.journal.heads import heads_folder, keep_head
     from tightrope.service.offline.retention import erase_before, erase_events, reopened
     from tightrope.service.storage import journal_to_write

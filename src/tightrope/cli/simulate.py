@@ -74,7 +74,7 @@ def oracle(
         "certificate": {name: getattr(proof, name) for name in _PROVED},
         "assumptions": checked,
     }
-    output.keep("oracle.json", data)
+    written = output.keep("oracle.json", data)
     facts = [("the best policy earns, per decision", f"{found.value:.6g}")]
     if found.baseline == "joint-sampled":
         facts.append(("95 % interval", f"{found.interval[0]:.6g} to {found.interval[1]:.6g}"))
@@ -95,7 +95,7 @@ def oracle(
         table("best shares", ("action", "share"), [(name, f"{share:.4f}") for name, share in shares.items()]),
         *(_theory_tables(found, assumptions) if theory else []),
         *([] if note is None else [note]),
-        *output.kept("oracle.json"),
+        *written,
     )
 
 

@@ -141,7 +141,7 @@ def _kept() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("what was finished is kept: the same command goes on from there", file=sys.stderr)
+        print("finished cells are kept: run the same command again to continue", file=sys.stderr)
         raise
 
 

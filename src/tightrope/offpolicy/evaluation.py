@@ -209,7 +209,7 @@ def evaluate(
     if not isinstance(log, Log):
         raise InvalidInput(f"log must be a Log, but got {log!r}.")
     if log.tells_all:
-        raise InvalidInput("the log tells what every action earns: nothing is left to be estimated.")
+        raise InvalidInput("the log tells what every action earns: there is nothing left to estimate.")
     if method not in get_args(Method):
         raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}, but got {method!r}.")
     bound = np.broadcast_to(finite_array("limits", limits, (), (log.n_constraints,)), (log.n_constraints,))

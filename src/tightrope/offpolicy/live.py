@@ -141,7 +141,7 @@ def _run_averaged(log: Log, played: Sequence[_Run]) -> Array:
     if (visits == 0).any():
         rounds = sum(run.rows.size for run in played)
         raise InvalidInput(
-            f"{int((visits == 0).sum())} of {log.n_rows} rows came up in none of the runs: let runs × rounds, now {rounds:,}, be "
+            f"{int((visits == 0).sum())} of {log.n_rows} rows came up in none of the runs: make runs × rounds, now {rounds:,}, "
             f"at least {20 * log.n_rows:,}."
         )
     return np.asarray(target / visits)

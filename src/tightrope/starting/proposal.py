@@ -248,7 +248,7 @@ def _left_out(column: Column, leaks: bool) -> str | None:
     if column.kind == "empty":
         return "it is empty"
     if column.kind == "constant":
-        return f"it is {column.values[0]!r} wherever it is anything"
+        return f"it is {column.values[0]!r} in every row that has a value"
     if leaks:
         return "it tells the reward almost exactly, so it is known only when the reward is"
     if column.kind == "id":
@@ -256,7 +256,9 @@ def _left_out(column: Column, leaks: bool) -> str | None:
     if column.kind == "text":
         return "it is free text: no two rows say the same"
     if column.kind == "date":
-        return "a date does not come again; --context takes it all the same, if it is written as 2026-03-31"
+        return (
+            "a date never comes again. Use --context to take it all the same, if it is written as 2026-03-31"
+        )
     if column.missing_share > _MOSTLY_MISSING:
         return f"{column.missing_share:.0%} of it is missing"
     return None

@@ -44,7 +44,7 @@ class Answers:
         for given in self.chances:
             if given not in names:
                 raise InvalidInput(
-                    f"chance {given!r} is of no action{did_you_mean(given, names)}; actions: {', '.join(names)}"
+                    f"chance {given!r} names no action{did_you_mean(given, names)}; actions: {', '.join(names)}"
                 )
         chances = [self.chances.get(one, guess) for one, guess in zip(names, _guesses(len(names)))]
         for name, chance in zip(names, chances):
@@ -123,7 +123,7 @@ def _field(text: str) -> tuple[str, dict[str, Any]]:
             pass
     values = _split(told)
     if not name or len(values) < 2:
-        raise InvalidInput(f"context must be such as 'age: 0..120' or 'sex: f, m', but got {text!r}")
+        raise InvalidInput(f"context must look like 'age: 0..120' or 'sex: f, m', but got {text!r}")
     return name, {"type": "category", "values": values}
 
 
@@ -139,7 +139,7 @@ def read_usage(text: str) -> tuple[str, dict[str, float]]:
     except ValueError:
         used = {}
     if not name or not used:
-        raise InvalidInput(f"--usage must be such as 'minutes:email=1,letter=9', but got {text!r}")
+        raise InvalidInput(f"--usage must look like 'minutes:email=1,letter=9', but got {text!r}")
     return name.strip(), used
 
 
