@@ -6,10 +6,11 @@ import json
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tightrope.errors import InvalidInput
@@ -21,6 +22,7 @@ from tightrope_lab.league.scenarios import SCENARIOS
 from tightrope_lab.league.scenarios import scenario as named_scenario
 
 RUNS = "runs"
+_SIZE = ("rounds", "replications", "seed", "seconds")
 _BY_RUN = ("rounds_above", "peak", "excess", "above", "microseconds")
 
 
@@ -37,11 +39,10 @@ def write_runs(league: League, folder: str | os.PathLike[str]) -> None:
         described: dict[str, Any] = {name: getattr(one, name).tolist() for name in _BY_RUN}
         described |= {name: getattr(one, name) for name in ("policy", "kind", "scenario", "settings")}
         performances.append({"file": file, **described})
-    size = {name: getattr(league, name) for name in ("rounds", "replications", "seed", "seconds")}
     write_json(
         target / "league.json",
         {
-            **size,
+            **{name: getattr(league, name) for name in _SIZE},
             "scenarios": list(league.scenarios),
             "optima": dict(league.optima),
             "performances": performances,
@@ -67,21 +68,13 @@ def read_runs(folder: str | os.PathLike[str]) -> League:
             raise InvalidInput(
                 f"{folder} can't be merged: {unknown[0]!r} is the environment of a spec, not a scenario of the league."
             )
-        performances = tuple(_performance(source, one) for one in data["performances"])
         return League(
             scenarios={name: named_scenario(name) for name in data["scenarios"]},
-            optima=data["optima"],
-            performances=performances,
-            misfits=tuple(
-                Misfit(one["policy"], one["scenario"], tuple(one["reasons"])) for one in data["misfits"]
-            ),
-            rounds=data["rounds"],
-            replications=data["replications"],
-            seed=data["seed"],
-            seconds=data["seconds"],
-            left_out=data["left_out"],
+            performances=tuple(_performance(source, one) for one in data["performances"]),
+            misfits=msgspec.convert(data["misfits"], tuple[Misfit, ...]),
+            **{name: data[name] for name in (*_SIZE, "optima", "left_out")},
         )
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(
@@ -127,14 +120,13 @@ def merged(parts: Sequence[League]) -> League:
     performances.sort(key=lambda one: places[one.policy, one.scenario])
     misfits.sort(key=lambda one: places[one.policy, one.scenario])
     left_out = {name: why for part in parts for name, why in part.left_out.items() if name not in scenarios}
-    return League(
+    return replace(
+        first,
         scenarios=scenarios,
         optima={name: value for part in parts for name, value in part.optima.items()},
         performances=tuple(performances),
         misfits=tuple(misfits),
-        rounds=first.rounds,
-        replications=first.replications,
-        seed=first.seed,
+        interrupted=False,
         seconds=sum(part.seconds for part in parts),
         command=_command(order, list(scenarios), first),
         left_out=left_out,
