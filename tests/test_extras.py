@@ -16,11 +16,12 @@ from tightrope.extras import PACKAGES
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 SPEC, SWEEP = "examples/hospital.toml", "examples/sweep-bandit.toml"
+RAY = ["sweep", SWEEP, "--engine", "ray", "--out", "{tmp}/ray"]
 
 # The package that is not there, the command, the status and what it says.
 COMMANDS = [
     ("apsw", ["serve", SPEC, "--data", "{tmp}/data"], 1, "apsw is not installed: pip install 'tightrope[service]'"),
-    ("starlette", ["serve", SPEC], 1, "starlette is not installed: pip install 'tightrope[service]'"),
+    ("starlette", ["serve", SPEC], 1, "Starlette is not installed: pip install 'tightrope[service]'"),
     ("uvicorn", ["serve", SPEC], 1, "uvicorn is not installed: pip install 'tightrope[service]'"),
     ("httptools", ["serve", SPEC], 1, "httptools is not installed: pip install 'tightrope[service]'"),
     ("psycopg", ["serve", SPEC, "--database", "postgresql://db/x"], 1, "pip install 'tightrope[postgres]'"),
@@ -31,7 +32,7 @@ COMMANDS = [
     ("apsw", ["fit", "tests/fixtures/journals/ward.sqlite"], 1, "pip install 'tightrope[service]'"),
     ("pyarrow", ["sweep", SWEEP, "--out", "{tmp}/sweep"], 1, "pip install 'tightrope[data]'"),
     ("pyarrow", ["tune", SWEEP, "--out", "{tmp}/tune"], 1, "pip install 'tightrope[data]'"),
-    ("ray", ["sweep", SWEEP, "--engine", "ray", "--out", "{tmp}/ray"], 1, "needs Ray: pip install 'tightrope[ray]'"),
+    ("ray", RAY, 1, "the engine 'ray' needs Ray, which is not installed: pip install 'tightrope[ray]'"),
     ("pyarrow", ["fit", "{tmp}/log.parquet"], 2, "needs pyarrow, which comes with pip install 'tightrope[data]'"),
     ("sklearn", ["fit", "{tmp}/log.csv", "--model", "boosted-trees"], 2, "pip install 'tightrope[models]'"),
     ("pyarrow", ["calibrate", "hospital", "--source", "{tmp}/log.parquet"], 1, "pip install 'tightrope[data]'"),

@@ -339,8 +339,6 @@ def _read(name: str, raw: Any) -> Values:
 def _typed_array(name: str, array: NDArray[Any]) -> Values:
     """A column that NumPy has a type for."""
     kind = array.dtype.kind
-    if kind == "O":
-        return _read(name, array)
     if kind == "T":
         array = _texts(array)
     elif kind == "M":

@@ -52,21 +52,11 @@ def require_trusted(what: str, name: str, folder: Path = Path(), libraries: Sequ
     place = name.rpartition(":")[0]
     if absolute(name, folder) in _granted or is_allowed(place, libraries, folder):
         return
-    listed = (
-        f" that is not of {', '.join(libraries[:-1])} or {libraries[-1]}" if libraries else f" of {place}"
-    )
-    said = "{what} {name!r} would run code{listed}. If you trust whoever wrote that name, use {trust}, or list {place!r} in the "
-    raise Untrusted(
-        Text(
-            said + "environment variable {variable}.",
-            what=what,
-            name=name,
-            listed=listed,
-            trust=Either("--trust (in Python trust=True)", "--trust"),
-            place=place,
-            variable=VARIABLE,
-        )
-    )
+    code = f"that is not of {', '.join(libraries[:-1])} or {libraries[-1]}" if libraries else f"of {place}"
+    said = f"{what} {name!r} would run code {code}. If you trust whoever wrote that name"
+    listing = f"list {place!r} in the environment variable {VARIABLE}"
+    trust = Either("--trust (in Python trust=True)", "--trust")
+    raise Untrusted(Text("{said}, use {trust}, or {listing}.", said=said, trust=trust, listing=listing))
 
 
 def is_allowed(place: str, libraries: Sequence[str] = (), folder: Path = Path()) -> bool:
