@@ -43,7 +43,7 @@ class Journal(ABC):
     """What an experiment needs of a storage. One thread at a time calls it; only `append` and `probe` write.
 
     Every method raises `JournalError` where the storage fails, and `JournalDamaged` where it holds what can't be right. After an
-    error `open` is called again before anything else. `tightrope.service.conformance.JournalSuite` checks all of this.
+    error `open` is called again before anything else. `journal.conformance.JournalSuite` checks all of this.
     """
 
     # Where the hash of the last row is kept beside the journal, and not in it; None: nowhere.
