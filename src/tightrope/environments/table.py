@@ -59,6 +59,7 @@ def from_table(
     There are three kinds of table. *Logged* decisions: `action` and `reward` name columns, and the mean reward of each action is
     fitted by ridge regression on its rows. Rewards *known* for every action: `reward` maps actions to columns or numbers.
     *Labelled* examples: `label` names a column, and the reward is 1[action = label]. The last two are exact; nothing is fitted.
+    The `Tabular` that comes back also has the `encoder`, and can write itself as a spec to serve.
 
     Parameters
     ----------
@@ -87,11 +88,6 @@ def from_table(
     name : str
     judge : bool
         Whether to look for weak evidence, which takes longer than all else in a large table.
-
-    Returns
-    -------
-    Table
-        A `Tabular` that also has the `encoder`, and can write itself as a spec to serve.
 
     Warns
     -----

@@ -33,15 +33,9 @@ def allocation(
     Weights p_c >= 0 (C,) need not sum to 1. Rewards are (C, J) and costs (C, J, K), or with `offsets` (C+1,) rewards (N,) and costs
     (N, K), of which rows offsets[c]:offsets[c+1] belong to context c. Costs must stay `epsilon` (a number or K of them) below 0.
 
-    Raises
-    ------
-    InfeasibleProblem
-        The message tells by how much the constraints are missed at best, and which ones conflict.
-    SolverError
-        When the result can't be verified.
+    An `InfeasibleProblem` tells by how much the constraints are missed at best, and which ones conflict; a `SolverError`, that the
+    result can't be verified.
 
-    Examples
-    --------
     >>> found = allocation([1.0], [[0.1, 0.7]], [[[-0.1], [0.1]]], epsilon=0.05)
     >>> round(found.value, 12), found.duals.round(12).tolist(), found.certificate.verified
     (0.25, [3.0], True)

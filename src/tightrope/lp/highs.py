@@ -43,17 +43,9 @@ def solve_lp(
 ) -> LPSolution:
     """Maximise (or minimise) objective·x subject to A_ub x <= b_ub, A_eq x = b_eq, lower <= x <= upper.
 
-    Matrices may be dense or scipy.sparse. Deterministic: one thread, fixed seed.
+    Matrices may be dense or scipy.sparse. Deterministic: one thread, fixed seed. A `SolverError` tells that HiGHS stopped for any
+    reason but optimality, infeasibility or unboundedness.
 
-    Raises
-    ------
-    InvalidInput
-        For arrays of a wrong shape or with entries that are not numbers.
-    SolverError
-        When HiGHS stops for any reason but optimality, infeasibility or unboundedness.
-
-    Examples
-    --------
     >>> found = solve_lp([1.0, 2.0], A_ub=[[1.0, 1.0], [0.0, 1.0]], b_ub=[4.0, 1.0])
     >>> found.status, found.value, found.x.tolist(), found.duals_ub.tolist()
     ('optimal', 5.0, [3.0, 1.0], [1.0, 1.0])
