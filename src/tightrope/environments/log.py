@@ -53,8 +53,8 @@ def from_log(
     in_order : bool
         Rows come in the order of the log, over and over; by default at random.
 
-    The environment knows its true means: regret is exact, with respect to this world. A `WeakEvidence` warns of an action with fewer
-    than 30 rows.
+    The environment knows its true means: regret is exact, with respect to this world. A `WeakEvidence` warns of an action with
+    fewer than 30 rows.
 
     Examples
     --------
