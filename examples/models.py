@@ -68,7 +68,7 @@ def run(world: str, name: str, seed: int, rounds: int | None, data: Path, labels
     draw = np.random.default_rng([seed, 16])
     rows = draw.permutation(env.n_contexts) if rounds is None else draw.integers(env.n_contexts, size=rounds)
     policy = tr.ShadowPrice(reward=MODELS[name](J, p), constraints=K, seed=seed)
-    policy.notify = lambda concern: None
+    policy.hooks.report_to(lambda concern: None)
     right, highest, seconds = (np.zeros(len(rows)) for _ in range(3))
     totals, began = np.zeros(K), time.process_time()
     for t, c in enumerate(rows):

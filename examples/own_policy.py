@@ -13,13 +13,13 @@ from tightrope.policies import Choice, Policy
 class Prudent(Policy):
     """The best average so far among the actions that the running costs can bear."""
 
-    sees_costs = True
+    _sees_costs = True
 
     def __init__(self, n_actions, n_constraints=1, seed=0):
-        self.n_actions, self.n_constraints, self.seed = n_actions, n_constraints, seed
+        self._n_actions, self._n_constraints, self.seed = n_actions, n_constraints, seed
         self.n, self.sums = np.zeros(n_actions), np.zeros(n_actions)
 
-    def choose(self, offer):
+    def _choose(self, offer):
         running = self.totals + offer.W
         bears = (running <= 0).all(axis=1)
         if not bears.any():
@@ -29,10 +29,10 @@ class Prudent(Policy):
         values = np.where(bears, means + 0.05 * noise, -np.inf)
         return Choice(int(np.argmax(values)), means, values)
 
-    def learn_reward(self, pending, reward):
+    def _learn_reward(self, pending, reward):
         _, action, *_ = pending
         self.n[action] += 1
         self.sums[action] += reward
 
-    def arrays(self):
+    def _arrays(self):
         return {"rewards/n": self.n, "rewards/sums": self.sums}

@@ -68,7 +68,7 @@ def warm_up(
 
 def best_rule(env: tr.environments.Tabular, policy: tr.ShadowPrice) -> np.ndarray:
     """The optimal shares by context if what the policy's model has learnt were the truth."""
-    means = np.clip([policy.reward_model.means(x) for x in env.features], 0.0, 1.0)
+    means = np.clip([policy.hooks.reward_model().means(x) for x in env.features], 0.0, 1.0)
     return tr.solve(
         tr.environments.Tabular(env.weights, None, means, env.costs, cost_range=env.cost_range)
     ).policy

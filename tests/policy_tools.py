@@ -94,15 +94,15 @@ def check_contract(make, env) -> None:
 
 def offer(policy, env) -> dict:
     """Context 0 as a policy is shown it."""
-    shown = {"features": env.features[0]} if getattr(policy.reward_model, "n_features", 0) else {}
-    if getattr(policy, "sees_context", False):
+    shown = {"features": env.features[0]} if getattr(policy.hooks.reward_model(), "n_features", 0) else {}
+    if policy.hooks.sees_context:
         shown["context"] = 0
     return shown
 
 
 def outcome(policy, env, decision) -> tuple:
     """The mean costs, for a policy that learns them."""
-    return (env.costs[0, decision.action],) if policy.n_constraints else ()
+    return (env.costs[0, decision.action],) if policy.hooks.n_constraints else ()
 
 
 class Literal:
@@ -173,7 +173,7 @@ def same_on_blocks(make):
         ids = [0, int(rng.choice([1, 2]))]
         a, b = split.decide(x, actions=ids), whole.decide(np.kron(np.eye(J), x)[ids], actions=ids)
         assert a.action == b.action
-        outcome = (0.1 * a.action, *([[-0.5]] if split.n_constraints else []))
+        outcome = (0.1 * a.action, *([[-0.5]] if split.hooks.n_constraints else []))
         split.learn(a, *outcome)
         whole.learn(b, *outcome)
 

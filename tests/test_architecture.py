@@ -84,7 +84,7 @@ def test_a_policy_is_one_file(added: Callable[[str], None], tmp_path: Path) -> N
     [policy] = tr.environments.build.policies_of(spec, environment_of(spec)).values()
     assert policy.kind == "cheapest"
     policy.save(tmp_path / "policy")
-    assert tr.load(tmp_path / "policy").state().keys() == policy.state().keys()
+    assert tr.load(tmp_path / "policy").hooks.state().keys() == policy.hooks.state().keys()
 
 
 def test_a_model_is_one_file(added: Callable[[str], None]) -> None:
@@ -92,7 +92,7 @@ def test_a_model_is_one_file(added: Callable[[str], None]) -> None:
     assert check_model(lambda: MODELS.find("last-seen")(3)) == []
     spec = make_spec({"environment": {"kind": "bandit"}, "policy": {"reward": {"model": "last-seen"}}})
     [policy] = tr.environments.build.policies_of(spec, environment_of(spec)).values()
-    assert policy.reward_model.kind == "last-seen"
+    assert policy.hooks.reward_model().kind == "last-seen"
 
 
 def test_a_rule_is_one_file(added: Callable[[str], None]) -> None:

@@ -96,7 +96,7 @@ def test_a_policy_shows_totals_in_the_units_of_its_rules_and_what_stands_in_the_
     assert f"decisions {policy.rounds}" in shown
     assert "price of a unit" in shown
     stuck = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
-    stuck.notify = lambda concern: None
+    stuck.hooks.report_to(lambda concern: None)
     for _ in range(1100):
         stuck.learn(stuck.decide(costs=[[1.0], [0.5]]), reward=0.5)
     for concern in stuck.concerns():

@@ -300,9 +300,9 @@ def test_a_log_teaches_the_models_and_nothing_else(kind: str) -> None:
     for _ in range(5):  # in the middle of its life, one outcome pending
         decision = live.decide(**offer(kind, rng))
         live.learn(decision, 0.5)
-    before = live.state()
+    before = live.hooks.state()
     live.warm_start(None if kind == "arms" else x, actions, rewards, costs)
-    after = live.state()
+    after = live.hooks.state()
     for name, array in before.items():
         same = not name.startswith(("reward/", "cost/"))
         assert np.array_equal(array, after[name]) == same or name.endswith("/wear"), name
@@ -320,8 +320,8 @@ def test_a_log_teaches_the_models_and_nothing_else(kind: str) -> None:
     )
     fresh = policy(kind)
     fresh.warm_start(None if kind == "arms" else x, actions, rewards, costs)
-    for name, array in given.state().items():
-        assert array.tobytes() == fresh.state()[name].tobytes(), name
+    for name, array in given.hooks.state().items():
+        assert array.tobytes() == fresh.hooks.state()[name].tobytes(), name
     rounds = np.random.default_rng(2)
     for _ in range(30):
         one = offer(kind, rounds)
@@ -332,7 +332,7 @@ def test_costs_seen_before_are_not_taught() -> None:
     rng = np.random.default_rng(3)
     known = tr.PessimisticOptimistic(reward=tr.Ridge(4), constraints=1, slater=0.2, horizon=1000)
     known.warm_start(unit_rows(rng, 5, 4), None, rng.random(5))
-    assert known.reward_model.n_learnt == 5
+    assert known.hooks.reward_model().n_learnt == 5
     with pytest.raises(
         tr.InvalidInput, match="costs are seen before acting here: warm_start takes the rewards"
     ):
@@ -345,14 +345,14 @@ def test_rewards_alone_and_costs_with_features_of_their_own() -> None:
         reward=tr.Ridge(4), cost=tr.Ridge(2), constraints=1, slater=0.2, horizon=1000
     )
     two.warm_start(unit_rows(rng, 6, 4), None, rng.random(6))
-    assert two.cost_model is not None
-    assert (two.reward_model.n_learnt, two.cost_model.n_learnt) == (6, 0)
+    assert two.hooks.cost_model() is not None
+    assert (two.hooks.reward_model().n_learnt, two.hooks.cost_model().n_learnt) == (6, 0)
     two.warm_start(
         unit_rows(rng, 6, 4), None, rng.random(6), rng.random(6), cost_features=unit_rows(rng, 6, 2)
     )
-    assert (two.reward_model.n_learnt, two.cost_model.n_learnt) == (12, 6)
+    assert (two.hooks.reward_model().n_learnt, two.hooks.cost_model().n_learnt) == (12, 6)
     two.warm_start(np.empty((0, 4)), None, [])
-    assert two.reward_model.n_learnt == 12
+    assert two.hooks.reward_model().n_learnt == 12
     with pytest.raises(tr.InvalidInput, match=r"cost_features must have shape \(6, 2\), but got \(6, 4\)"):
         two.warm_start(unit_rows(rng, 6, 4), None, rng.random(6), rng.random(6))
 
@@ -361,7 +361,7 @@ def test_actions_by_name() -> None:
     rules = tr.Rules([tr.Share("b", at_least=0.1)], actions=["a", "b"])
     named = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=rules)
     named.warm_start(None, ["b", "a", "b"], [1.0, 0.0, 0.5])
-    assert named.reward_model.means().tolist() == [0.0, 0.75]
+    assert named.hooks.reward_model().means().tolist() == [0.0, 0.75]
 
 
 LOGGED: dict[str, Any] = {
@@ -394,13 +394,13 @@ LOGGED: dict[str, Any] = {
 def test_bad_logs_leave_the_policy_as_it_was(changes: dict[str, Any], words: str) -> None:
     live = policy("disjoint")
     live.decide(np.eye(4)[0], np.eye(4)[0])
-    before = live.state()
+    before = live.hooks.state()
     with pytest.raises(tr.InvalidInput, match=words):
         live.warm_start(**(LOGGED | changes))
-    for name, array in live.state().items():
+    for name, array in live.hooks.state().items():
         assert array.tobytes() == before[name].tobytes(), name
     live.warm_start(**LOGGED)
-    assert live.reward_model.n_learnt == 3
+    assert live.hooks.reward_model().n_learnt == 3
 
 
 MODELS.discover()
@@ -440,7 +440,7 @@ def test_every_model_is_taught_by_a_table(name: str, late: bool) -> None:
     costs = frame["spent"] - 0.3 if late else None
     numbers, arrays, x = made(), made(), encoder.transform(frame)
     ids = (frame["sent"] == "letter").to_numpy().astype(int)
-    takes = numbers.reward_model.n_features > 0
+    takes = numbers.hooks.reward_model().n_features > 0
     numbers.warm_start(
         rows(x, ids) if takes else None,
         ids,
@@ -451,13 +451,13 @@ def test_every_model_is_taught_by_a_table(name: str, late: bool) -> None:
         arrays.warm_start(frame, frame["sent"], frame["bought"], costs, encoder=encoder)
     else:
         arrays.warm_start(rows(x, ids) if takes else None, frame["sent"], frame["bought"], costs)
-    for part, array in numbers.state().items():
-        assert array.tobytes() == arrays.state()[part].tobytes(), part
+    for part, array in numbers.hooks.state().items():
+        assert array.tobytes() == arrays.hooks.state()[part].tobytes(), part
     assert (numbers.rounds, np.abs(numbers.totals).max()) == (0, 0.0)
     if takes:
         old, young = (encoder.transform([{"age": age, "sex": "f"}] * 2) for age in (75, 25))
         for x, best in ((old, 1), (young, 0)):
-            assert np.argmax(arrays.reward_model.means(rows(x, [0, 1]), np.arange(2))) == best
+            assert np.argmax(arrays.hooks.reward_model().means(rows(x, [0, 1]), np.arange(2))) == best
     decision = arrays.decide(
         rows(encoder.transform([{"age": 75, "sex": "f"}] * 2), [0, 1]) if takes else None
     )

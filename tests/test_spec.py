@@ -568,9 +568,9 @@ def test_a_policy_fits_its_environment():
 
 
 def _fits(policy, env):
-    assert policy.reward_model.n_actions == policy.cost_model.n_actions == 6
-    assert policy.reward_model.n_features == env.n_features
-    np.testing.assert_allclose(policy.settings()["cost_range"], env.cost_range)
+    assert policy.hooks.reward_model().n_actions == policy.hooks.cost_model().n_actions == 6
+    assert policy.hooks.reward_model().n_features == env.n_features
+    np.testing.assert_allclose(policy.hooks.settings()["cost_range"], env.cost_range)
     decision = policy.decide(env.features[0], env.cost_features[0])
     policy.learn(decision, 1.0, env.costs[0, decision.action])
 

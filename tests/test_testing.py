@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tightrope as tr
+from tightrope.policies.hooks import Traits
 from tightrope.problem import Setting
 from tightrope.testing import (
     EnvironmentSuite,
@@ -192,7 +193,7 @@ class ImpossibleChoice(Good):
 
 
 class WantsMore(Good):
-    setting = Setting(n_contexts=9)
+    hooks = Traits(setting=lambda: Setting(n_contexts=9))
 
 
 class Raises(Good):
@@ -273,19 +274,17 @@ def test_suites_without_make_say_so():
 class _Nth:
     """A policy that conforms, of a stated number of actions."""
 
-    n_constraints = 0
-
     def __init__(self, n_actions):
-        self.n_actions = n_actions
+        self.hooks = Traits(n_actions=n_actions, n_constraints=0)
 
     def decide(self, *, actions=None, **offer):
-        return self.n_actions - 1
+        return self.hooks.n_actions - 1
 
     def learn(self, decision, reward, costs=None):
         pass
 
     def copy(self, seed=None):
-        return _Nth(self.n_actions)
+        return _Nth(self.hooks.n_actions)
 
 
 @pytest.mark.parametrize("J", [1, 2, 7])

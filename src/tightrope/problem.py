@@ -1,7 +1,7 @@
 """The problem that is decided on: which actions there are, what a round brings, which costs are seen when.
 
 A `Problem` is made once, from rules, from a spec or from an environment, and whoever needs to know whether a model, a policy or an
-environment fits asks it. A policy states its `Setting`; `Problem.misfits` says what of it does not hold, in words.
+environment fits asks it. A policy states its `Setting` in its hooks; `Problem.misfits` says what of it does not hold, in words.
 """
 
 from __future__ import annotations
@@ -195,13 +195,13 @@ class Problem:
     # What fits
 
     def misfits(self, policy: object) -> list[str]:
-        """Why a policy can't play here at all; empty where it can. A policy that states no `setting` can."""
-        setting = getattr(policy, "setting", None)
+        """Why a policy can't play here at all; empty where it can. One that has no `hooks`, which state its setting, can."""
+        setting = _setting_of(policy)
         return [] if setting is None else list(self._shapes(setting))
 
     def outside(self, policy: object) -> list[str]:
         """Why this is not what a policy was made for, though it may be able to play: what it counts on, and was told."""
-        setting = getattr(policy, "setting", None)
+        setting = _setting_of(policy)
         return [] if setting is None else [*self._shapes(setting), *self._assumptions(setting)]
 
     def require_fit(self, policy: object) -> None:
@@ -334,6 +334,12 @@ class Problem:
                 )
         for told in setting.told:
             yield from told(self, truth)
+
+
+def _setting_of(policy: object) -> Setting | None:
+    hooks: Any = getattr(policy, "hooks", None)
+    found: Setting | None = None if hooks is None else hooks.setting()
+    return found
 
 
 def _those(marked: NDArray[np.bool_]) -> str:

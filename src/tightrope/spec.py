@@ -421,15 +421,15 @@ def _refuse_the_papers(reader: _Reader, table: Mapping[str, Any], where: str) ->
         )
 
 
-def named_kinds(policy: object, kind: str = DEFAULT_KIND) -> Any:
+def named_kinds(table: Any, kind: str = DEFAULT_KIND) -> Any:
     """The ``policy`` of a spec's data, one table or a list of them, with `kind` where none is named.
 
     >>> named_kinds([{"explore": 0.5}, {"kind": "uniform"}])
     [{'kind': 'shadow-price', 'explore': 0.5}, {'kind': 'uniform'}]
     """
-    if isinstance(policy, list):
-        return [named_kinds(one, kind) for one in policy]
-    return {"kind": kind, **policy} if isinstance(policy, Mapping) else policy
+    if isinstance(table, list):
+        return [named_kinds(one, kind) for one in table]
+    return {"kind": kind, **table} if isinstance(table, Mapping) else table
 
 
 def _model_table(table: Any) -> Any:

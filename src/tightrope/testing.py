@@ -37,7 +37,8 @@ from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.models import Model, hooks, model_from_settings
 from tightrope.models.model import take_arrays
 from tightrope.oracle import slater, solve
-from tightrope.policies import Oracle, PessimisticOptimistic, Uniform
+from tightrope.policies import Oracle, PessimisticOptimistic, Policy, Uniform
+from tightrope.policies.hooks import Player, Traits, restored, traits_of
 from tightrope.policies.state_file import read_state
 from tightrope.problem import Setting
 from tightrope.validation import Array
@@ -49,8 +50,8 @@ class PolicySuite:
     """Tests that every policy passes which can be simulated. Inherit it in a test module and define `make`.
 
     `make()` returns a new policy, always the same one. `environment()` returns one of its setting; the default is a small random
-    linear instance with as many actions, features and costs, seen when they are seen, as the policy says of itself (`n_actions`,
-    `n_constraints`, its models), and else 4 actions, 3 features for each and one cost that is seen before acting. With
+    linear instance with as many actions, features and costs, seen when they are seen, as the policy says of itself (in its
+    `hooks`), and else 4 actions, 3 features for each and one cost that is seen before acting. With
     `strict = True` it is also held to what the package's own policies promise: outcomes late and in any order, bad ones refused
     with `InvalidInput` and without a trace. `learns = False` says that it looks at no outcome, so that there are no bad ones.
     """
@@ -58,7 +59,7 @@ class PolicySuite:
     strict: ClassVar[bool] = False
     learns: ClassVar[bool] = True
 
-    def make(self) -> Any:
+    def make(self) -> Player:
         """A new policy."""
         raise NotImplementedError("define make(self), which returns a new policy")
 
@@ -77,9 +78,8 @@ class PolicySuite:
         """`setting`, where it states one, finds nothing wrong with the environment."""
         why = self.environment().problem().outside(self.make())
         how = "give an environment of its setting, as `environment()` or to check_policy as `env`"
-        _must(
-            not why, f"setting must admit an environment of its own kind, but the problem says {why}: {how}"
-        )
+        told = f"setting must admit an environment of its own kind, but the problem says {why}: {how}"
+        _must(not why, told)
 
     def test_it_chooses_actions_on_offer(self) -> None:
         """Every decision is an action id, or has one as `.action`, that was on offer."""
@@ -120,7 +120,7 @@ class PolicySuite:
     def test_its_mixture_is_one(self) -> None:
         """`propose`, where there is one, tells probabilities of the actions on offer; the action taken has a positive one."""
         policy = self.make()
-        if not (callable(getattr(policy, "propose", None)) and getattr(policy, "randomised", True)):
+        if not (callable(getattr(policy, "propose", None)) and traits_of(policy).randomised):
             return
         for shown in _rounds(policy, self.environment(), ask="propose"):
             pi, chosen = np.asarray(shown.told.probabilities), _action(shown.decision)
@@ -137,9 +137,9 @@ class PolicySuite:
             _must(good, f"decision.probability must lie in (0, 1], or be nan, but is {p}")
 
     def test_it_is_restored_exactly(self) -> None:
-        """What `settings` and `state` give, where there are such methods, is the whole of it: restored, it acts alike."""
+        """What the `settings` and `state` of a `Policy` give is the whole of it: restored, it acts alike."""
         env, policy = self.environment(), self.make()
-        if not hasattr(policy, "restore"):
+        if not isinstance(policy, Policy):
             return
         _acts(policy, env, rounds=20)
         (pending,) = _rounds(policy, env, start=21, rounds=1, learn=False)
@@ -147,28 +147,28 @@ class PolicySuite:
             policy.save(f"{folder}/policy")
             kind, settings, arrays = read_state(f"{folder}/policy")
         _must(kind == policy.kind, f"the file must be of kind {policy.kind!r}, but is of {kind!r}")
-        twin = type(policy).restore(settings, arrays)
+        twin = restored(type(policy), settings, arrays)
         for one in (policy, twin):
             pending.learn(one)
         _alike(
             (_acts(one, env, start=22) for one in (policy, twin)),
-            "a restored policy acted differently: all that changes must be in arrays()",
+            "a restored policy acted differently: all that changes must be in _arrays()",
         )
-        there = twin.state()
-        same = all(np.array_equal(a, there[name], equal_nan=True) for name, a in policy.state().items())
+        there = twin.hooks.state()
+        same = all(np.array_equal(a, there[name], equal_nan=True) for name, a in policy.hooks.state().items())
         _must(same, "a restored policy went on to another state than the one that was saved")
 
     def test_what_it_forgets_is_in_its_state(self) -> None:
-        """`forget_inputs`, where there is such a method, leaves a policy that acts like one restored from its state."""
+        """`forget_inputs` of a `Policy` leaves one that acts like one restored from its state."""
         env, policy = self.environment(), self.make()
-        if not hasattr(policy, "forget_inputs"):
+        if not isinstance(policy, Policy):
             return
         _acts(policy, env, rounds=20)
         (pending,) = _rounds(policy, env, start=21, rounds=1, learn=False)
-        policy.forget_inputs([*range(3, 9), pending.decision.number])
+        policy.hooks.forget_inputs([*range(3, 9), pending.decision.number])
         gone = pending.decision.number not in policy.pending
         _must(gone, "a pending decision whose inputs are forgotten must not be pending any more")
-        twin = type(policy).restore(policy.settings(), policy.state())
+        twin = restored(type(policy), policy.hooks.settings(), policy.hooks.state())
         _alike(
             (_acts(one, env, start=22) for one in (policy, twin)),
             "after forget_inputs a restored policy acted differently: what it does must depend on the state alone",
@@ -347,7 +347,7 @@ class ModelSuite:
         costs = np.full((len(ids), 1), -0.1)
         for t in range(30):
             policy.learn(policy.decide(rows, costs), float(t % 2))
-        twin = PessimisticOptimistic.restore(policy.settings(), policy.state())
+        twin = restored(PessimisticOptimistic, policy.hooks.settings(), policy.hooks.state())
         acts = [[one.decide(rows, costs).action for _ in range(5)] for one in (policy, twin)]
         _alike(acts, "a policy that was saved with this model acted differently when restored")
 
@@ -458,7 +458,9 @@ class EnvironmentSuite:
         _must(excess[i] <= 1e-12, what)
 
 
-def check_policy(make: Callable[[], Any], env: Tabular | None = None, *, strict: bool = False) -> list[str]:
+def check_policy(
+    make: Callable[[], Player], env: Tabular | None = None, *, strict: bool = False
+) -> list[str]:
     """What a policy of one's own does not do that every policy must; empty where it conforms.
 
     Parameters
@@ -483,22 +485,21 @@ def check_policy(make: Callable[[], Any], env: Tabular | None = None, *, strict:
     it has the three methods: Forgetful must have a method copy, but has none
     """
     suite = PolicySuite()
-    suite.make = make  # type: ignore[method-assign]
     if env is not None:
         suite.environment = lambda: env  # type: ignore[method-assign]
     suite.strict = strict  # type: ignore[misc]
-    return _faults(suite, "test_it_has_the_three_methods")
+    return _faults(suite, make, "test_it_has_the_three_methods")
 
 
-def small_environment(policy: Any) -> Tabular:
+def small_environment(policy: object) -> Tabular:
     """A small random instance of the size that a policy says of itself.
 
     >>> import tightrope as tr
     >>> small_environment(tr.ShadowPrice(constraints=1, reward=tr.DisjointRidge(2, 5), cost=tr.ArmMeans(2)))
     Tabular('synthetic', contexts=5, actions=2, features=5, constraints=1, costs fixed, seen after)
     """
-    setting = getattr(policy, "setting", None)
-    asked = setting if isinstance(setting, Setting) else Setting(n_actions=getattr(policy, "n_actions", None))
+    traits = traits_of(policy)
+    asked = traits.setting() or Setting(n_actions=traits.n_actions)
     models: dict[str, Any] = {"features": asked.reward, "cost_features": asked.cost}
     told = [asked.n_actions, *(one.n_actions for one in models.values() if one is not None)]
     J, K = next((one for one in told if one is not None), 4), asked.n_constraints or 1
@@ -531,9 +532,7 @@ def check_model(make: Callable[[], Model]) -> list[str]:
     >>> check_model(lambda: tr.ArmMeans(3))
     []
     """
-    suite = ModelSuite()
-    suite.make = make  # type: ignore[method-assign]
-    return _faults(suite, "test_it_answers_for_each_row")
+    return _faults(ModelSuite(), make, "test_it_answers_for_each_row")
 
 
 def check_environment(make: Callable[[], Tabular]) -> list[str]:
@@ -544,9 +543,7 @@ def check_environment(make: Callable[[], Tabular]) -> list[str]:
     >>> check_environment(lambda: long)
     ['feature norms are at most one: features must have norms of at most 1, but the longest is 2: divide by it']
     """
-    suite = EnvironmentSuite()
-    suite.make = make  # type: ignore[method-assign]
-    return _faults(suite, "test_it_is_a_table")
+    return _faults(EnvironmentSuite(), make, "test_it_is_a_table")
 
 
 # --- how the suites play ---
@@ -564,32 +561,34 @@ class _Round:
     reward: float
     costs: tuple[Any, ...]
 
-    def learn(self, policy: Any) -> None:
+    def learn(self, policy: Player) -> None:
         policy.learn(self.decision, self.reward, *self.costs)
 
 
 def _rounds(
-    policy: Any, env: Tabular, *, start: int = 1, rounds: int = ROUNDS, learn: bool = True, ask: str = ""
+    policy: Player, env: Tabular, *, start: int = 1, rounds: int = ROUNDS, learn: bool = True, ask: str = ""
 ) -> Iterator[_Round]:
     """Rounds as the engine plays them, with outcomes drawn by a generator of their own; before each `decide` the method `ask`."""
     K = env.n_constraints
-    constrained = getattr(policy, "n_constraints", K) > 0 and K > 0
-    rows = {part: shown_rows(policy, env, part) for part in ("reward", "cost")}
+    traits = traits_of(policy)
+    constrained = traits.n_constraints != 0 and K > 0
+    features = shown_rows(traits.reward_model(), env, "reward")
+    cost_features = shown_rows(traits.cost_model(), env, "cost")
     for t in range(start, start + rounds):
         draw = np.random.default_rng((11, t))
         c = int(draw.choice(env.n_contexts, p=env.weights))
         ids = np.flatnonzero(env.available[c])
         given: dict[str, Array] = {}
-        if rows["reward"] is not None:
-            given["features"] = rows["reward"].of(c, ids)
+        if features is not None:
+            given["features"] = features.of(c, ids)
         before = env.seen_before
         if constrained and before.any():
             given["costs"] = env.costs[c, ids][:, before].copy()
-        if constrained and not before.all() and rows["cost"] is not None:
-            given["cost_features" if before.any() else "costs"] = rows["cost"].of(c, ids)
+        if constrained and not before.all() and cost_features is not None:
+            given["cost_features" if before.any() else "costs"] = cost_features.of(c, ids)
         shown_before = {name: value.copy() for name, value in given.items()}
         other: dict[str, Any] = {} if env.available.all() else {"actions": ids.tolist()}
-        if getattr(policy, "sees_context", False):
+        if traits.sees_context:
             other["context"] = c
         told = getattr(policy, ask)(**given, **other) if ask else None
         decision = policy.decide(**given, **other)
@@ -606,11 +605,10 @@ def _rounds(
 class _Contexts:
     """Chooses at random and counts the contexts; its copies count together."""
 
-    sees_context = True
-    n_constraints = 0
+    hooks = Traits(sees_context=True, n_constraints=0)
 
     def __init__(self, env: Tabular) -> None:
-        self.policy: Any = Uniform(env.n_actions)
+        self.policy = Uniform(env.n_actions)
         self.counts = np.zeros(env.n_contexts)
 
     def decide(self, *, context: int, actions: Any = None, **_: Any) -> Any:
@@ -626,7 +624,7 @@ class _Contexts:
         return twin
 
 
-def _choices(policy: Any, env: Tabular) -> NDArray[np.int16]:
+def _choices(policy: Player, env: Tabular) -> NDArray[np.int16]:
     run = simulate(
         policy, env, ROUNDS, 2, seed=5, workers=1, record=1, optimum=0.0, keep_choices=True, compile=False
     )
@@ -646,7 +644,7 @@ def _action(decision: Any) -> int:
     return int(getattr(decision, "action", decision))
 
 
-def _acts(policy: Any, env: Tabular, **options: Any) -> list[int]:
+def _acts(policy: Player, env: Tabular, **options: Any) -> list[int]:
     return [_action(shown.decision) for shown in _rounds(policy, env, **options)]
 
 
@@ -682,8 +680,9 @@ def _near(differences: Array, what: str, other: str) -> None:
     _must(abs(mean) <= 5.0 * error + 1e-6, f"{what} differ from {other} by {by}")
 
 
-def _faults(suite: Any, first: str) -> list[str]:
+def _faults(suite: Any, make: Callable[[], Any], first: str) -> list[str]:
     """The messages of the tests that fail, each once; where the first test fails the others make no sense."""
+    suite.make = make
     faults: dict[str, str] = {}
     names = [name for name in vars(type(suite)) if name.startswith("test_")]
     for name in [first, *(one for one in names if one != first)]:

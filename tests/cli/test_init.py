@@ -121,7 +121,7 @@ def test_everything_is_in_the_folder_and_works_for_all_commands(here, told, caps
     journal = MemoryJournal()
     served = Experiment(spec, journal)
     served.open()
-    assert served.state.policy.reward_model.n_learnt == 400
+    assert served.state.policy.hooks.reward_model().n_learnt == 400
     request = read_body(b'{"context": {"age": null, "smoker": true}}', DecisionRequest)
     [answer] = served.process([Op(decide, request)])
     assert answer.status == 200

@@ -14,16 +14,17 @@ MINE = """
 import numpy as np
 import tightrope as tr
 from tightrope.models.model import Model
-from tightrope.policies.policy import Choice, Policy
+from tightrope.policies.choices import Choice
+from tightrope.policies.policy import Policy
 
 
 class Always(Policy):
-    sees_costs = True
+    _sees_costs = True
 
     def __init__(self, n_actions, *, n_constraints, action=0):
-        self.n_actions, self.n_constraints, self.action = n_actions, n_constraints, action
+        self._n_actions, self._n_constraints, self.action = n_actions, n_constraints, action
 
-    def choose(self, offer):
+    def _choose(self, offer):
         return Choice(self.action, np.zeros(len(offer.ids)), np.zeros(len(offer.ids)))
 
 

@@ -98,7 +98,7 @@ def test_optimistic_rewards_are_at_the_clip_where_it_is_said(monkeypatch):
             reward=tr.DisjointRidge(6, 10), constraints=18, slater=0.00625, horizon=10_000
         ),
     )
-    policy.notify = lambda concern: None
+    policy.hooks.report_to(lambda concern: None)
     contexts = np.random.default_rng(0).choice(env.n_contexts, size=800, p=env.weights)
     clipped = []
     for c in contexts:

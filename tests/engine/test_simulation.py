@@ -174,9 +174,9 @@ def test_the_policy_given_is_not_changed_and_its_state_counts():
     for _ in range(50):
         taught.learn(best, 1.0)
     warm = tr.PessimisticOptimistic(reward=taught, constraints=3, **SCHEDULES)
-    before = warm.state()
+    before = warm.hooks.state()
     run = tr.simulate(warm, env, rounds=50, replications=2, keep_choices=True, optimum=1.0)
-    assert all(np.array_equal(before[k], v) for k, v in warm.state().items())
+    assert all(np.array_equal(before[k], v) for k, v in warm.hooks.state().items())
     cold = tr.simulate(policy, env, rounds=50, replications=2, keep_choices=True, optimum=1.0)
     assert (run.choices != cold.choices).any()
 

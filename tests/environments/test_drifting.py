@@ -13,6 +13,7 @@ from tightrope.engine.replication import environment_draws
 from tightrope.environments import Drifting, Tabular
 from tightrope.environments.drifting import phases_of
 from tightrope.environments.tabular import changed
+from tightrope.policies.hooks import Traits
 
 WEIGHTS, REWARDS = np.array([0.6, 0.4]), np.array([[0.2, 0.9], [0.5, 0.7]])
 COSTS = np.array([[[-0.4], [0.5]], [[-0.2], [0.3]]])
@@ -31,7 +32,7 @@ def policy(env):
 class Told:
     """Plays the best mixture of each phase of a run of that many rounds; it is told when phases begin, and what is true in them."""
 
-    sees_context = True
+    hooks = Traits(sees_context=True)
 
     def __init__(self, env, rounds, seed=0):
         self.env, self.rounds, self.t, self.draw = env, rounds, 0, np.random.default_rng(seed)

@@ -391,7 +391,7 @@ def test_a_spec_of_a_table_is_the_same_environment(tmp_path: Path) -> None:
     assert (spec.policies[0].settings, spec.simulation.rounds) == ({"explore": 0.5}, 50)
     [policy] = policies_of(spec, again).values()
     assert tr.simulate(policy, again, 50, 2).rounds[-1] == 50
-    assert served_policy(spec).n_actions == 2
+    assert served_policy(spec).hooks.n_actions == 2
 
 
 def test_a_table_without_rules_and_with_late_costs_as_specs(tmp_path: Path) -> None:

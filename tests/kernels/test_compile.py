@@ -29,7 +29,7 @@ for J, d, K in ((10, 20, 3), (5, 33, 9)):
         decision = policy.decide(phi, rng.uniform(-1, 1, size=(J, K)))
         policy.learn(decision, float(rng.uniform()))
         digest.update(decision.trace.tobytes())
-    for array in policy.state().values():
+    for array in policy.hooks.state().values():
         digest.update(array.tobytes())
 print(digest.hexdigest())
 """

@@ -100,9 +100,11 @@ def test_a_policy_goes_on_from_where_it_stands():
         c = rng.integers(env.n_contexts)
         decision = policy.decide(np.array(env.features[c]), np.array(env.costs[c]))
         policy.learn(decision, float(env.rewards[c, decision.action]))
-    before = policy.state()
+    before = policy.hooks.state()
     same(run(policy, env).choices, plain_run(policy, env).choices)
-    assert all(np.array_equal(array, before[key], equal_nan=True) for key, array in policy.state().items())
+    assert all(
+        np.array_equal(array, before[key], equal_nan=True) for key, array in policy.hooks.state().items()
+    )
 
 
 def test_rounds_of_another_world_are_left_to_the_policy_itself():

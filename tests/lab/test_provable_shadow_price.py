@@ -12,6 +12,7 @@ from policy_tools import unwatched
 from tightrope import lp
 from tightrope.environments.build import policies_of
 from tightrope.errors import InvalidInput
+from tightrope.policies.hooks import restored
 from tightrope.policies.lp_thompson import RememberedProgram
 from tightrope.spec import make_spec
 from tightrope.testing import PolicySuite
@@ -152,9 +153,9 @@ def test_a_proposal_in_a_round_with_a_solve_changes_nothing():
     rng = np.random.default_rng(0)
     for W in rng.uniform(-1, 1, (63, 2, 1)):
         policy.decide(costs=W)
-    before = policy.state()
+    before = policy.hooks.state()
     proposed = policy.propose(costs=[[0.5], [-0.5]])
-    assert all(np.array_equal(array, policy.state()[name]) for name, array in before.items())
+    assert all(np.array_equal(array, policy.hooks.state()[name]) for name, array in before.items())
     assert policy.decide(costs=[[0.5], [-0.5]]).explain().values == pytest.approx(proposed.explain().values)
 
 
@@ -165,7 +166,7 @@ def test_every_round_is_remembered_equally_often():
         policy = ProvableShadowPrice(known_rewards([0.5]), n_constraints=1, memory=8, seed=seed)
         for t in range(T):
             policy.decide(costs=[[-t / T]])
-        kept = [round(-float(W[0]) * T) for W in policy.state()["memory/costs"]]
+        kept = [round(-float(W[0]) * T) for W in policy.hooks.state()["memory/costs"]]
         assert len(set(kept)) == 8
         seen[kept] += 1
     # 80 ± 8 of 400; a deviation of five has a probability below 1e-5 for all forty together.
@@ -189,9 +190,9 @@ def test_offers_that_change_and_sleep():
         J = int(rng.integers(1, 6))
         decision = policy.decide(rng.uniform(0, 0.7, (J, 2)), rng.uniform(-1, 1, (J, 1)))
         policy.learn(decision, float(rng.random()))
-    twin = type(policy).restore(policy.settings(), policy.state())
-    for name, array in policy.state().items():
-        np.testing.assert_array_equal(array, twin.state()[name])
+    twin = restored(type(policy), policy.hooks.settings(), policy.hooks.state())
+    for name, array in policy.hooks.state().items():
+        np.testing.assert_array_equal(array, twin.hooks.state()[name])
     offer = rng.uniform(0, 0.7, (3, 2)), rng.uniform(-1, 1, (3, 1))
     assert policy.decide(*offer).explain().values.tolist() == twin.decide(*offer).explain().values.tolist()
 
@@ -336,7 +337,7 @@ def test_costs_are_needed_and_refused_where_they_are_out_of_range():
     with pytest.raises(tr.InvalidInput, match="costs"):
         policy.decide(costs=[[0.5], [1.5]])
     assert policy.rounds == 0
-    assert not policy.state()["memory/ids"].size
+    assert not policy.hooks.state()["memory/ids"].size
 
 
 def test_it_asks_for_costs_seen_before_acting():

@@ -117,12 +117,12 @@ def test_a_policy_learns_with_it_and_goes_on_exactly(tmp_path):
         return done
 
     live(policy, 250)
-    model = policy.reward_model
+    model = policy.hooks.reward_model()
     assert model.names[1] == "extra-trees"
     assert model.followed.kind == "ensemble", model.why()
     policy.save(tmp_path / "policy")
     again = tr.load(tmp_path / "policy")
-    assert again.reward_model.why() == model.why()
+    assert again.hooks.reward_model().why() == model.why()
     state = draw.bit_generator.state
     first = live(policy, 60)
     draw.bit_generator.state = state
@@ -138,8 +138,8 @@ def test_a_spec_names_it_in_one_word():
         }
     )
     policy = tr.policies.build.build_policy(spec.policies[0], spec.problem())
-    assert isinstance(policy.reward_model, Auto)
-    assert policy.reward_model.names == ["standardised", "extra-trees", "small-boosted-trees"]
+    assert isinstance(policy.hooks.reward_model(), Auto)
+    assert policy.hooks.reward_model().names == ["standardised", "extra-trees", "small-boosted-trees"]
 
 
 @pytest.mark.parametrize(

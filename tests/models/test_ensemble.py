@@ -28,6 +28,7 @@ from tightrope.models.model import take_arrays
 from tightrope.models.sizes import Sizes
 from tightrope.models.trees import FlatTrees
 from tightrope.policies.build import build_policy
+from tightrope.policies.hooks import restored
 from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.http import handlers
 from tightrope.service.journal.entries import TookEffect
@@ -284,19 +285,23 @@ def test_a_policy_is_saved_copied_and_rolled_back(tmp_path: Path) -> None:
         return traces
 
     play(policy, 70, 0)
-    then = policy.state()
+    then = policy.hooks.state()
     policy.save(tmp_path / "policy")
     loaded, twin = tr.load(tmp_path / "policy"), policy.copy()
     expected = play(policy, 90, 1)
     assert play(loaded, 90, 1) == expected == play(twin, 90, 1)
-    assert policy.state()["reward/kept/features"].shape != then["reward/kept/features"].shape
-    policy.roll_back(then, learnt_only=True)
+    assert policy.hooks.state()["reward/kept/features"].shape != then["reward/kept/features"].shape
+    policy.hooks.roll_back(then, learnt_only=True)
     x, ids = CORNERS[:2], np.arange(2)
-    old = type(policy).restore(
-        policy.settings(), {**policy.state(), **{k: v for k, v in then.items() if k.startswith("reward/")}}
+    old = restored(
+        type(policy),
+        policy.hooks.settings(),
+        {**policy.hooks.state(), **{k: v for k, v in then.items() if k.startswith("reward/")}},
     )
-    np.testing.assert_array_equal(policy.reward_model.members(x, ids), old.reward_model.members(x, ids))
-    assert policy.reward_model.n_learnt == 70
+    np.testing.assert_array_equal(
+        policy.hooks.reward_model().members(x, ids), old.hooks.reward_model().members(x, ids)
+    )
+    assert policy.hooks.reward_model().n_learnt == 70
 
 
 def test_old_outcomes_are_forgotten() -> None:
@@ -490,8 +495,10 @@ def spec(**reward: Any) -> Any:
 def test_a_spec_names_it() -> None:
     stated = spec(estimator="sklearn.tree:DecisionTreeRegressor", params={"max_depth": 3}, members=4)
     policy = build_policy(stated.policies[0], stated.problem())
-    assert repr(policy.reward_model) == "Ensemble('sklearn.tree:DecisionTreeRegressor', 3, 2, members=4)"
-    assert policy.reward_model.params == {"max_depth": 3}
+    assert (
+        repr(policy.hooks.reward_model()) == "Ensemble('sklearn.tree:DecisionTreeRegressor', 3, 2, members=4)"
+    )
+    assert policy.hooks.reward_model().params == {"max_depth": 3}
     wrong = spec(estimator="boosted")
     with pytest.raises(tr.InvalidInput, match=r"policy\.reward: estimator must be one of"):
         build_policy(wrong.policies[0], wrong.problem())

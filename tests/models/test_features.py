@@ -232,7 +232,7 @@ def test_a_half_life_is_passed_on():
     model = tr.Features("splines", tr.DisjointRidge(2, 2), half_life=50.0)
     assert (model.half_life, model.settings()["inner"]["half_life"]) == (50.0, 50.0)
     policy = tr.ShadowPrice(reward=model)
-    assert policy.settings()["reward"]["inner"]["half_life"] == 50.0
+    assert policy.hooks.settings()["reward"]["inner"]["half_life"] == 50.0
     early, late = (
         tr.Features("splines", tr.Standardised(n_features=2, half_life=50.0), first=n) for n in (20, 60)
     )
@@ -241,7 +241,7 @@ def test_a_half_life_is_passed_on():
         for one in (early, late):
             one.learn(row, y)
             if i == 30:
-                one.elapse(25.0)
+                one.hooks.elapse(25.0)
     # By then both were fitted, to other rows: how much outcomes count is the same.
     assert early._model.spread[3] == pytest.approx(late._model.spread[3])
 
@@ -254,7 +254,7 @@ def test_it_serves_in_a_spec():
     problem = Problem(n_actions=3, features=Vectors(4, per_action=False), n_constraints=2)
     for own in ({}, {"inner": "logistic"}, {"inner": {"model": "disjoint-ridge", "half_life": 100}}):
         spec = PolicySpec(reward=ModelSpec(model="features", own={"transformer": "fourier", **own}))
-        model = build_policy(spec, problem).settings()["reward"]
+        model = build_policy(spec, problem).hooks.settings()["reward"]
         assert model["transformer"] == {"kind": "fourier"}
         assert model["inner"]["n_features"] == 4
 

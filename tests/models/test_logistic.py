@@ -216,10 +216,10 @@ def test_what_is_refused(make, message):
 def test_a_policy_that_is_given_an_impossible_outcome_stays_as_it_was(kind):
     policy = kind(reward=tr.Logistic(3, 2))
     policy.learn(policy.decide([1.0, 0.5]), 1.0)
-    decision, before = policy.decide([1.0, 0.5]), policy.state()
+    decision, before = policy.decide([1.0, 0.5]), policy.hooks.state()
     with pytest.raises(tr.InvalidInput, match="must lie in"):
         policy.learn(decision, 1.5)
-    for name, array in policy.state().items():
+    for name, array in policy.hooks.state().items():
         np.testing.assert_array_equal(array, before[name])
     policy.learn(decision, 1.0)
 
@@ -228,10 +228,10 @@ def test_costs_of_which_one_is_impossible_leave_no_trace():
     policy = tr.ShadowPrice(
         reward=tr.DisjointRidge(3, 2), cost=tr.Logistic(3, 2, low=-0.3, high=0.7), constraints=1
     )
-    decision, before = policy.decide([1.0, 0.5]), policy.state()
+    decision, before = policy.decide([1.0, 0.5]), policy.hooks.state()
     with pytest.raises(tr.InvalidInput, match="must lie in"):
         policy.learn(decision, 1.0, [0.9])
-    for name, array in policy.state().items():
+    for name, array in policy.hooks.state().items():
         np.testing.assert_array_equal(array, before[name])
     policy.learn(decision, 1.0, [0.7])
 

@@ -108,8 +108,8 @@ def test_in_a_simulation_and_in_a_file(name: str, tmp_path: Path) -> None:
 
     def offer(c: int) -> dict[str, Any]:
         given = {"features": env.features[c]}
-        if policy.n_constraints:
-            given["costs"] = env.features[c] if policy.cost_model is not None else env.costs[c]
+        if policy.hooks.n_constraints:
+            given["costs"] = env.features[c] if policy.hooks.cost_model() is not None else env.costs[c]
         return given
 
     def play(one: Any, rounds: range) -> list[bytes]:
@@ -117,13 +117,13 @@ def test_in_a_simulation_and_in_a_file(name: str, tmp_path: Path) -> None:
         for t in rounds:
             decision = one.decide(**offer(t % 5))
             traces.append(decision.trace.tobytes())
-            late = () if policy.cost_model is None else (env.costs[t % 5, decision.action],)
+            late = () if policy.hooks.cost_model() is None else (env.costs[t % 5, decision.action],)
             if t % 7:
                 one.learn(decision.number, float(t % 3 == 0), *late)
         return traces
 
     play(policy, range(40))
-    learnt = policy.cost_model if name == "beside ridge" else policy.reward_model
+    learnt = policy.hooks.cost_model() if name == "beside ridge" else policy.hooks.reward_model()
     assert learnt.arrays()["seen"][0] > 0
     policy.save(tmp_path / "policy")
     loaded, travelled = tr.load(tmp_path / "policy"), pickle.loads(pickle.dumps(policy))

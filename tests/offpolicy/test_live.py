@@ -173,9 +173,9 @@ def test_what_a_policy_mixes_over_time_is_what_is_judged() -> None:
 
 def test_the_policy_is_not_changed_and_the_seed_decides() -> None:
     policy, log = taught(), arms(np.tile(HALF, (200, 1, 1)))
-    before = {name: array.copy() for name, array in policy.state().items()}
+    before = {name: array.copy() for name, array in policy.hooks.state().items()}
     found = evaluate_live(log, policy, runs=20, seed=3)
-    for name, array in policy.state().items():
+    for name, array in policy.hooks.state().items():
         np.testing.assert_array_equal(array, before[name], err_msg=name)
     assert evaluate_live(log, policy, runs=20, seed=3) == found
     assert evaluate_live(log, policy, runs=20, seed=4).reward.high != found.reward.high

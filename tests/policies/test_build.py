@@ -40,19 +40,19 @@ def papers(policy="", **sizes):
 def test_the_default_is_shadow_price_with_the_model_that_fits(sizes, model):
     policy = built(constraints=2, **sizes)
     assert type(policy) is tr.ShadowPrice
-    assert repr(policy.reward_model) == model
-    assert policy.cost_model is None
+    assert repr(policy.hooks.reward_model()) == model
+    assert policy.hooks.cost_model() is None
     late = built(constraints=2, seen="after", **sizes)
-    assert repr(late.cost_model).startswith(model.removesuffix(")"))
-    usual = tr.ShadowPrice(reward=tr.ArmMeans(3)).settings()
+    assert repr(late.hooks.cost_model()).startswith(model.removesuffix(")"))
+    usual = tr.ShadowPrice(reward=tr.ArmMeans(3)).hooks.settings()
     for name in ("explore", "caution", "memory", "guard", "seed"):
-        assert policy.settings()[name] == usual[name]
+        assert policy.hooks.settings()[name] == usual[name]
 
 
 def test_settings_reach_the_default_policy():
     made = built(
         "explore = 0.5\ncaution = 4.0\nmemory = 64\nguard = true\nseed = 3", constraints=1
-    ).settings()
+    ).hooks.settings()
     assert [made[name] for name in ("explore", "caution", "memory", "guard", "seed")] == [
         0.5,
         4.0,
@@ -63,14 +63,14 @@ def test_settings_reach_the_default_policy():
 
 
 def test_models_take_the_sizes_of_the_problem():
-    assert repr(papers().reward_model) == "ArmMeans(3, bonus=1)"
-    assert repr(papers(n_features=4).reward_model).startswith("DisjointRidge(3, 4,")
-    assert repr(papers(n_features=4, disjoint=False).reward_model).startswith("Ridge(4,")
-    assert repr(papers("reward={model='ridge'}", n_features=4).reward_model).startswith("Ridge(12,")
+    assert repr(papers().hooks.reward_model()) == "ArmMeans(3, bonus=1)"
+    assert repr(papers(n_features=4).hooks.reward_model()).startswith("DisjointRidge(3, 4,")
+    assert repr(papers(n_features=4, disjoint=False).hooks.reward_model()).startswith("Ridge(4,")
+    assert repr(papers("reward={model='ridge'}", n_features=4).hooks.reward_model()).startswith("Ridge(12,")
     wide = papers("reward={model='disjoint-ridge'}", n_features=4, disjoint=False)
-    assert repr(wide.reward_model).startswith("DisjointRidge(3, 4,")
+    assert repr(wide.hooks.reward_model()).startswith("DisjointRidge(3, 4,")
     assert (
-        repr(papers("reward={model='arm-means', bonus=0.5}", n_features=4).reward_model)
+        repr(papers("reward={model='arm-means', bonus=0.5}", n_features=4).hooks.reward_model())
         == "ArmMeans(3, bonus=0.5)"
     )
 
@@ -83,13 +83,13 @@ def test_costs_seen_after_get_a_model_of_their_own():
         constraints=2,
         seen="after",
     )
-    assert repr(policy.cost_model) == "DisjointRidge(3, 2, bonus=0.3, m=2, ridge=1)"
-    assert papers("slater = 0.1", constraints=1).cost_model is None
+    assert repr(policy.hooks.cost_model()) == "DisjointRidge(3, 2, bonus=0.3, m=2, ridge=1)"
+    assert papers("slater = 0.1", constraints=1).hooks.cost_model() is None
 
 
 def test_settings_reach_the_policy():
     text = "slater = 0.2\nhorizon = 70\nV = { scale = 4, exponent = 0.5 }\nepsilon = { scale = 1, exponent = -0.5 }\nseed = 5"
-    made = papers(text, constraints=2).settings()
+    made = papers(text, constraints=2).hooks.settings()
     assert (made["slater"], made["horizon"], made["V"], made["epsilon"], made["seed"]) == (
         0.2,
         70,
@@ -97,7 +97,7 @@ def test_settings_reach_the_policy():
         [1.0, -0.5],
         5,
     )
-    assert papers("slater = 'measure'", constraints=2).settings()["slater"] is None
+    assert papers("slater = 'measure'", constraints=2).hooks.settings()["slater"] is None
 
 
 def test_rules_reach_the_policy():
@@ -158,7 +158,7 @@ def test_what_is_known_is_asked_for_only_when_needed():
         calls.append(1)
         return [[0.25, 0.75]]
 
-    assert build_policy(PolicySpec(kind="uniform"), problem(n_actions=2, tells={"x": x})).n_actions == 2
+    assert build_policy(PolicySpec(kind="uniform"), problem(n_actions=2, tells={"x": x})).hooks.n_actions == 2
     stated = PolicySpec(kind="oracle", settings={"x": [[1.0, 0.0]]})
     assert build_policy(stated, problem(n_actions=2, tells={"x": x})).x.tolist() == [[1.0, 0.0]]
     assert not calls

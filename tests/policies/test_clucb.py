@@ -87,7 +87,7 @@ def test_clucb_never_falls_below_its_share_of_the_baseline():
             owed = (1 - alpha) * r_b * np.arange(1, len(choices) + 1)
             broken[name] += bool((np.cumsum(means[choices]) < owed - 1e-9).any())
             if name == "guarded":
-                learnt.append(policy.reward_model.n_learnt)
+                learnt.append(policy.hooks.reward_model().n_learnt)
     assert broken["guarded"] <= allowed_failures(n, p)
     assert broken["unguarded"] > n / 2
     assert min(learnt) > 50, "it must leave the baseline to prove anything"

@@ -94,7 +94,7 @@ def play(kind: str, seed: int, rounds: int) -> None:
                     # Which takes rewards in [0, 1].
                     reward = min(1.0, abs(reward))
                 policy.learn(decision, reward, *([sized(random, K)] if "late" in kind else []))
-            for name, array in policy.state().items():
+            for name, array in policy.hooks.state().items():
                 assert np.asarray(array).dtype.kind != "f" or np.isfinite(array).all(), name
 
 
@@ -117,14 +117,14 @@ def test_one_huge_round_does_not_break_what_comes_after(kind: str) -> None:
 def test_what_is_larger_is_refused_by_name_and_changes_nothing(what: str, value: float) -> None:
     policy = tr.ShadowPrice(reward=tr.Ridge(D), constraints=K)
     decision = policy.decide(np.ones((J, D)), np.zeros((J, K)))
-    before = {name: np.array(array) for name, array in policy.state().items()}
+    before = {name: np.array(array) for name, array in policy.hooks.state().items()}
     x, W = np.ones((J, D)), np.zeros((J, K))
     if what != "reward":
         {"features": x, "costs": W}[what][1, 0] = value
     act, given = (policy.learn, (decision, value)) if what == "reward" else (policy.decide, (x, W))
     with pytest.raises(tr.InvalidInput, match=rf"^{what}.*(must lie in \[-1e\+30, 1e\+30\]|must be finite)"):
         act(*given)
-    after = policy.state()
+    after = policy.hooks.state()
     assert before.keys() == after.keys()
     for name, array in before.items():
         np.testing.assert_array_equal(array, after[name], err_msg=name)

@@ -35,7 +35,7 @@ def make(request):
 
 
 def same(*policies):
-    states = [one.state() for one in policies]
+    states = [one.hooks.state() for one in policies]
     for name in states[0]:
         for other in states[1:]:
             np.testing.assert_array_equal(states[0][name], other[name], err_msg=name)
@@ -161,5 +161,5 @@ def test_rewards_outside_are_learnt_as_those_inside_are():
                 decision = policy.commit(policy.quote(features=rows), i % 2)
                 policy.learn(decision, unit * (i % 5) / 4)
     np.testing.assert_allclose(
-        scaled.reward_model.means(rows), 4.0 * plain.reward_model.means(rows), rtol=1e-12
+        scaled.hooks.reward_model().means(rows), 4.0 * plain.hooks.reward_model().means(rows), rtol=1e-12
     )

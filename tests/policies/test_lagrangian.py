@@ -97,7 +97,7 @@ def test_it_plays_as_written(guard, learnt):
             values[excess > excess.min()] = -np.inf
             guarded += bool((excess > excess.min()).any())
         policy = policy.copy()
-        np.testing.assert_allclose(policy.dual, price, atol=1e-9)
+        np.testing.assert_allclose(policy.hooks.dual(), price, atol=1e-9)
         shown = {"actions": ids.tolist()} if learnt else {"costs": w, "actions": ids.tolist()}
         decision = policy.decide(phi, **shown)
         row = int(np.argmax(values))
@@ -127,7 +127,7 @@ def test_costs_still_to_come_count_as_estimated():
     waiting = [policy.decide(PHI) for _ in range(40)]
     # What is expected of them keeps the guard up: without it the best action would be played forty times.
     added = policy.expected_totals - before
-    means = policy.cost_model.means(PHI)
+    means = policy.hooks.cost_model().means(PHI)
     np.testing.assert_allclose(added, sum(means[one.action] for one in waiting), atol=1e-9)
     assert policy.expected_totals[0] <= 1e-9
     for one in waiting[::-1]:
@@ -194,7 +194,7 @@ def test_the_price_is_found():
     for _ in range(5000):
         decision = policy.decide(costs=PRICED.costs[0])
         policy.learn(decision, float(rng.random() < PRICED.rewards[0, decision.action]))
-    assert policy.dual[0] == pytest.approx(0.8 / 0.5, rel=0.1)
+    assert policy.hooks.dual()[0] == pytest.approx(0.8 / 0.5, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -219,10 +219,10 @@ def test_bad_settings_are_refused(changes, message):
 def test_costs_outside_their_range_are_refused_without_a_trace():
     policy = after()
     decision = policy.decide(PHI)
-    state = policy.state()
+    state = policy.hooks.state()
     with pytest.raises(tr.InvalidInput, match="costs"):
         policy.learn(decision, 0.5, [1.5])
-    assert all(np.array_equal(array, policy.state()[name]) for name, array in state.items())
+    assert all(np.array_equal(array, policy.hooks.state()[name]) for name, array in state.items())
 
 
 def test_it_says_where_it_does_not_fit():

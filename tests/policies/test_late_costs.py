@@ -106,6 +106,6 @@ def test_what_is_forgotten_counts_for_nothing():
 @pytest.mark.parametrize("name", ["ShadowPrice", "paper"])
 def test_a_policy_that_is_never_told_says_so(name):
     policy, told = make(name), []
-    policy.notify = lambda concern: told.append(concern.kind)
+    policy.hooks.report_to(lambda concern: told.append(concern.kind))
     totals(policy, NEVER, 0)
     assert "costs not seen" in told

@@ -72,7 +72,7 @@ def test_oplb_uses_the_known_cost_from_the_first_round():
     policy = OPLB(tr.Ridge(2), cost=tr.Ridge(2), safe_action=0, safe_cost=-0.49, failure=0.2)
     pi = policy.propose(PHI).probabilities
     assert 0 < pi[0] < 1
-    worst = policy.cost_model.radius(2 / 0.2) * np.linalg.norm(PHI, axis=1)
+    worst = policy.hooks.cost_model().radius(2 / 0.2) * np.linalg.norm(PHI, axis=1)
     assert pi[0] * -0.49 + pi[1:] @ worst[1:] == pytest.approx(0.0, abs=1e-12)
     # A lower estimate of its cost is taken, which leaves more to spend on others.
     taught = tr.Ridge(2)

@@ -103,7 +103,10 @@ def test_it_believes_what_the_default_policy_believes(kind):
         a, y = int(rng.integers(len(PHI))), float(rng.random())
         for policy in (ours, default):
             policy.learn(policy.commit(policy.quote(features=PHI), a), y, LINE.costs[0, a])
-    for mine, theirs in ((ours.reward_model, default.reward_model), (ours.cost_model, default.cost_model)):
+    for mine, theirs in (
+        (ours.hooks.reward_model(), default.hooks.reward_model()),
+        (ours.hooks.cost_model(), default.hooks.cost_model()),
+    ):
         np.testing.assert_allclose(mine.predictions(PHI), theirs.predictions(PHI), rtol=1e-12)
 
 
@@ -117,8 +120,8 @@ def test_units_of_costs_and_features_play_no_part(kind):
         assert one.action == other.action
         for policy, decision in ((plain, one), (scaled, other)):
             policy.learn(decision, phi[one.row, 0] + 0.1 * noise)
-    np.testing.assert_allclose(scaled.dual, 64.0 * plain.dual, rtol=1e-6)
-    assert plain.dual.max() > 0
+    np.testing.assert_allclose(scaled.hooks.dual(), 64.0 * plain.hooks.dual(), rtol=1e-6)
+    assert plain.hooks.dual().max() > 0
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -129,7 +132,7 @@ def test_the_unit_of_rewards_plays_no_part(kind, unit):
     for _ in range(600):
         decision = policy.decide(costs=PRICED.costs[0])
         policy.learn(decision, unit * (7.0 + (rng.random() < PRICED.rewards[0, decision.action])))
-    assert policy.dual[0] == pytest.approx(unit * 0.8 / 0.5, rel=0.35)
+    assert policy.hooks.dual()[0] == pytest.approx(unit * 0.8 / 0.5, rel=0.35)
     assert -60 < policy.totals[0] <= 0
 
 
@@ -151,7 +154,7 @@ def test_a_proposal_does_not_set_the_unit_of_the_features(kind):
     asked.propose(1e6 * PHI, np.zeros((len(PHI), 1)))
     for policy in (asked, fresh):
         policy.learn(policy.decide(PHI, np.zeros((len(PHI), 1))), 1.0)
-    np.testing.assert_array_equal(asked.reward_model.spread, fresh.reward_model.spread)
+    np.testing.assert_array_equal(asked.hooks.reward_model().spread, fresh.hooks.reward_model().spread)
 
 
 # The steps
@@ -218,7 +221,7 @@ def test_costs_seen_later_take_the_place_of_their_estimates_in_the_queue():
         policy.learn(one, 0.5, [0.25])
     assert policy.totals[0] == pytest.approx(20 * 0.25)
     np.testing.assert_allclose(policy.expected_totals, policy.totals, atol=1e-9)
-    assert policy.dual[0] > 0
+    assert policy.hooks.dual()[0] > 0
 
 
 # Re-solving
@@ -289,7 +292,7 @@ def test_prices_are_capped_where_rules_can_not_be_met():
         policy.learn(decision, rng.random())
     units = policy._units()
     assert policy.prices[0] <= CAP * 1.5 * units.rho / units.m[0]
-    assert np.isfinite(policy.dual).all()
+    assert np.isfinite(policy.hooks.dual()).all()
 
 
 def test_a_small_memory_is_a_sample_of_all_rounds():
@@ -312,10 +315,10 @@ def test_inputs_that_are_forgotten_leave_the_memory():
             policy.learn(decision, rng.random())
 
     def kept():
-        return b"".join(array.tobytes() for array in policy.state().values())
+        return b"".join(array.tobytes() for array in policy.hooks.state().values())
 
     assert secret[0, :1].tobytes() in kept()
-    policy.forget_inputs([11])
+    policy.hooks.forget_inputs([11])
     assert all(number.tobytes() not in kept() for number in secret.reshape(-1))
     assert len(policy._rounds) == 29
     again = policy.copy()
@@ -326,7 +329,7 @@ def test_inputs_that_are_forgotten_leave_the_memory():
         policy.learn(one, 0.5)
         again.learn(other, 0.5)
     # An empty memory is no obstacle to a solve.
-    policy.forget_inputs(range(policy.rounds))
+    policy.hooks.forget_inputs(range(policy.rounds))
     for _ in range(40):
         policy.decide(rng.normal(size=(2, 2)), [[0.1], [-0.1]])
 
@@ -340,7 +343,7 @@ def test_the_rule_is_kept_and_the_price_is_found(kind):
     totals = played(policy, 3000)
     assert (totals[300:] <= 0).mean() > 0.99
     assert totals[-1] > -60
-    assert policy.dual[0] == pytest.approx(0.8 / 0.5, rel=0.25)
+    assert policy.hooks.dual()[0] == pytest.approx(0.8 / 0.5, rel=0.25)
 
 
 @pytest.mark.parametrize("kind", BOTH)

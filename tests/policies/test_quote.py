@@ -10,12 +10,13 @@ from kernel_tools import same
 from shadow_tools import SETTINGS, J, Setting, rounds
 from tightrope.offer import Offer, OfferReader
 from tightrope.policies import Lagrangian, LPThompson
+from tightrope.policies.hooks import restored
 
 PHI = np.random.default_rng(0).uniform(0.1, 0.4, (J, 3))
 
 
 def states_equal(one, other):
-    found, expected = one.state(), other.state()
+    found, expected = one.hooks.state(), other.hooks.state()
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
@@ -29,7 +30,7 @@ def test_decide_is_quote_and_commit(name):
     for t, (x, W, r) in enumerate(rounds(0, 40)):
         offer = setting.offer(x, W, t)
         quote = halves.quote(**offer)
-        again = type(halves).restore(halves.settings(), halves.state()).propose(**offer)
+        again = restored(type(halves), halves.hooks.settings(), halves.hooks.state()).propose(**offer)
         one, other = whole.decide(**offer), halves.commit(quote)
         for seen in (quote.proposed, again, other):
             assert (seen.action, seen.row, seen.number) == (one.action, one.row, one.number)

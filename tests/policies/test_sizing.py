@@ -38,8 +38,8 @@ def play(policy: Any, rounds: int = 150, *, late: bool = False, per_action: bool
 def require_equal(one: Any, other: Any) -> None:
     (first, policy), (second, twin) = one, other
     assert first == second
-    assert policy.settings() | {"owner": 0} == twin.settings() | {"owner": 0}
-    state, same = policy.state(), twin.state()
+    assert policy.hooks.settings() | {"owner": 0} == twin.hooks.settings() | {"owner": 0}
+    state, same = policy.hooks.state(), twin.hooks.state()
     assert state.keys() == same.keys()
     for name, array in state.items():
         np.testing.assert_array_equal(array, same[name], err_msg=name)
@@ -89,14 +89,14 @@ def test_models_without_sizes(model: tr.models.Model) -> None:
     assert repr(model.copy()) == repr(model)
     if not isinstance(model, tr.Ridge):
         _, policy = play(tr.ShadowPrice(rules(), reward=model), 30)
-        assert policy.reward_model.n_features == P
-        assert policy.reward_model.n_actions == J
+        assert policy.hooks.reward_model().n_features == P
+        assert policy.hooks.reward_model().n_actions == J
 
 
 def test_arms_need_no_context() -> None:
     policy = tr.ShadowPrice(rules())
     policy.decide()
-    assert repr(policy.reward_model) == "Standardised(3, 0)"
+    assert repr(policy.hooks.reward_model()) == "Standardised(3, 0)"
 
 
 def test_a_size_that_was_typed_stays() -> None:
@@ -110,7 +110,7 @@ def test_a_size_that_was_typed_stays() -> None:
 def test_costs_tell_how_many_actions_there_are() -> None:
     policy = tr.ShadowPrice(2)
     assert policy.decide(np.ones(P), np.zeros((5, 2))).action in range(5)
-    assert policy.reward_model.n_actions == 5
+    assert policy.hooks.reward_model().n_actions == 5
     with pytest.raises(
         InvalidInput, match=r"cannot infer n_actions of .*pass n_actions= to the model, or rules"
     ):
@@ -119,21 +119,21 @@ def test_costs_tell_how_many_actions_there_are() -> None:
 
 def test_a_refused_context_leaves_the_policy_without_sizes() -> None:
     policy = tr.ShadowPrice(rules())
-    before = policy.settings()
+    before = policy.hooks.settings()
     for bad in (np.full(P, np.nan), {"a": "one"}, np.ones((2, 2, 2))):
         with pytest.raises(InvalidInput):
             policy.decide(bad)
     with pytest.raises(InvalidInput, match="round 1 of decide_many"):
         policy.decide_many([np.ones(P), np.ones(P + 1)])
-    assert policy.settings() == before
+    assert policy.hooks.settings() == before
     assert policy.rounds == 0
 
 
 def test_proposals_change_nothing() -> None:
     policy = tr.ShadowPrice(rules())
-    before, x = policy.settings(), np.arange(P) / P
+    before, x = policy.hooks.settings(), np.arange(P) / P
     proposed = policy.propose(x)
-    assert policy.settings() == before
+    assert policy.hooks.settings() == before
     assert proposed.action == policy.decide(x).action
 
 
@@ -190,7 +190,7 @@ def test_an_encoder_gives_the_sizes_at_once(tmp_path: Path) -> None:
     table = [{"age": 20, "ward": "A"}, {"age": 60, "ward": "B"}]
     encoder = tr.Encoder(["age", "ward"]).fit(table)
     policy = tr.ShadowPrice(rules(), reward="auto", context=encoder)
-    assert policy.reward_model.n_features == encoder.n_features
+    assert policy.hooks.reward_model().n_features == encoder.n_features
     decision = policy.decide(table[0])
     policy.learn(decision, 1.0)
     policy.save(tmp_path / "policy.npz")

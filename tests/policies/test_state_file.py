@@ -117,13 +117,14 @@ def lived(form, rounds=40, seed=0):
 def finish(policy, decision, form, rng):
     """Learn what is still missing of a decision's outcome."""
     reward, late = outcome(form, rng)
-    awaits = dict(zip(policy.state()["pending/number"], policy.state()["pending/awaits"]))[decision.number]
+    state = policy.hooks.state()
+    awaits = dict(zip(state["pending/number"], state["pending/awaits"]))[decision.number]
     policy.learn(decision, reward if awaits & 1 else None, **(late if awaits & 2 else {}))
 
 
 def assert_equal_policies(a, b):
-    assert a.settings() == b.settings()
-    one, other = a.state(), b.state()
+    assert a.hooks.settings() == b.hooks.settings()
+    one, other = a.hooks.state(), b.hooks.state()
     assert list(one) == list(other)
     for name, array in one.items():
         assert array.dtype == other[name].dtype, name
@@ -167,10 +168,10 @@ def test_the_restored_policy_goes_on_as_the_original(form, tmp_path):
 def test_saving_twice_writes_the_same_bytes(form, tmp_path):
     policy, _ = lived(form)
     policy.save(tmp_path / "one")
-    before = policy.state()
+    before = policy.hooks.state()
     tr.load(tmp_path / "one").save(tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    for name, array in policy.state().items():
+    for name, array in policy.hooks.state().items():
         np.testing.assert_array_equal(array, before[name])
 
 

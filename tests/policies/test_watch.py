@@ -15,11 +15,11 @@ class Stubborn(tr.policies.Policy):
     """The same action in every round, whatever it costs."""
 
     def __init__(self, n_actions, *, n_constraints, action=0):
-        self.n_actions, self.n_constraints, self.action = n_actions, n_constraints, action
-        self.sees_costs = n_constraints > 0
+        self._n_actions, self._n_constraints, self.action = n_actions, n_constraints, action
+        self._sees_costs = n_constraints > 0
         self._reward = tr.ArmMeans(n_actions)
 
-    def choose(self, offer):
+    def _choose(self, offer):
         row = int(np.flatnonzero(offer.ids == self.action)[0])
         return tr.policies.Choice(row, np.zeros(len(offer.ids)), np.zeros(len(offer.ids)))
 
@@ -27,7 +27,7 @@ class Stubborn(tr.policies.Policy):
 def run(policy, rounds, learn=True, **offer):
     """What was told, as (number of the decision, kind)."""
     told = []
-    policy.notify = lambda concern: told.append((policy.rounds, concern.kind))
+    policy.hooks.report_to(lambda concern: told.append((policy.rounds, concern.kind)))
     for _ in range(rounds):
         decision = policy.decide(**offer)
         if learn:
@@ -58,14 +58,15 @@ def test_looking_changes_no_decision(make, plain):
     rows, costs = rng.normal(size=(8, 3, 2)) / 4, rng.uniform(-1.0, 0.5, size=(8, 3, 1))
     looked, left = (make(reward=tr.Ridge(2, bonus=0.1), constraints=1) for _ in range(2))
     left._look_at = 10**9
-    looked.notify = left.notify = lambda concern: None
+    for policy in (looked, left):
+        policy.hooks.report_to(lambda concern: None)
     for i in range(1100):
         given = (rows[i % 8], costs[i % 8]) if plain else (rows[i % 8].tolist(), costs[i % 8].tolist())
         first, second = looked.decide(*given), left.decide(*given)
         assert first.action == second.action
         looked.learn(first, float(first.action)), left.learn(second, float(second.action))
-    for name, array in looked.state().items():
-        np.testing.assert_array_equal(array, left.state()[name])
+    for name, array in looked.hooks.state().items():
+        np.testing.assert_array_equal(array, left.hooks.state()[name])
     assert looked._look_at == 1152
 
 
@@ -163,16 +164,16 @@ def test_costs_that_nobody_tells():
 
 def test_a_warning_as_an_error_leaves_the_state_as_it_was():
     policy = Stubborn(2, n_constraints=1)
-    policy.decisions.made = 1024
+    policy.hooks.pending.made = 1024
     policy._watch.since[:] = watch.FIRST_LOOK
     policy._ledger.sums[:] = 100.0
-    before = policy.state()
+    before = policy.hooks.state()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(tr.errors.PolicyWarning, match="constraint 0: its total"):
             policy.decide(costs=[[0.5], [0.0]])
         for name, array in before.items():
-            np.testing.assert_array_equal(array, policy.state()[name])
+            np.testing.assert_array_equal(array, policy.hooks.state()[name])
         policy.decide(costs=[[0.5], [0.0]])
     assert policy.rounds == 1025
 
@@ -201,7 +202,7 @@ def test_the_readmes_example_raises_no_concern_with_the_default_policy_and_three
     for make in (tr.ShadowPrice, tr.PessimisticOptimistic):
         policy = make(reward=tr.DisjointRidge(3, 2), constraints=rules)
         said = told[make] = []
-        policy.notify = said.append
+        policy.hooks.report_to(said.append)
         for patient in range(3000):
             x = [0.7, 0.7 * (patient % 2)]
             decision = policy.decide(x, usage={"nurse_hours": [1.0, 0.5, 0.2]})

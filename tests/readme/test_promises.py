@@ -98,9 +98,9 @@ def test_any_model() -> None:
             better = decision.action == (x[0] > 0.0)
             policy.learn(decision, reward=float(better), usage={"minutes": 1.0 - 0.7 * decision.action})
         assert policy.totals[0] <= 0.0, name
-        assert policy.reward_model.n_learnt == 150, name
+        assert policy.hooks.reward_model().n_learnt == 150, name
         if name == "auto":
-            assert policy.reward_model.followed.kind == "standardised"
+            assert policy.hooks.reward_model().followed.kind == "standardised"
 
 
 @claim(
@@ -178,7 +178,7 @@ def test_the_state_of_every_policy_is_saved_and_restored_bit_for_bit(tmp_path: P
         assert bench.experiment._state is not None
         policy = bench.experiment._state.policy
         policy.save(tmp_path / f"{number}.policy")
-        before, after = policy.state(), tr.load(tmp_path / f"{number}.policy").state()
+        before, after = policy.hooks.state(), tr.load(tmp_path / f"{number}.policy").hooks.state()
         assert list(before) == list(after), name
         assert [before[key].tobytes() for key in before] == [after[key].tobytes() for key in after], name
 

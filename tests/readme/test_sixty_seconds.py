@@ -139,7 +139,9 @@ def test_an_action_is_tried_as_often_as_it_might_be_the_best() -> None:
         policy = tr.ShadowPrice(reward=tr.ArmMeans(2), seed=seed)
         for action, reward in ((0, 0.2), (0, 0.9), (0, 0.4), (1, 0.6), (1, 0.3), (1, 0.8)):
             policy.learn(policy.commit(policy.quote(), action), reward=reward)
-        means, deviations = (np.ravel(one).tolist() for one in policy.reward_model.predictions(None, [0, 1]))
+        means, deviations = (
+            np.ravel(one).tolist() for one in policy.hooks.reward_model().predictions(None, [0, 1])
+        )
         decision = policy.decide()
         chosen += decision.action
     better = NormalDist().cdf((means[1] - means[0]) / math.hypot(*deviations))

@@ -46,7 +46,7 @@ def test_powers_of_two_change_no_choice(power: int, seen: str) -> None:
 def test_other_units_play_as_well(scale: float, seen: str) -> None:
     chosen, policy = played(scale, seen)
     assert 21.0 < MINUTES[chosen].mean() <= 24.5
-    assert policy.totals[0] * policy.cost_scales()[0] <= 3.0 * 60.0 * scale
+    assert policy.totals[0] * policy.hooks.cost_scales()[0] <= 3.0 * 60.0 * scale
 
 
 def test_what_is_no_finite_number_is_refused_and_a_declared_range_holds() -> None:

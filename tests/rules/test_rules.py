@@ -476,10 +476,12 @@ def test_a_policy_refuses_it_and_is_untouched():
     policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=regions(groups=["North", "South"]))
     for _ in range(3):
         policy.learn(policy.decide(group="North"), reward=1.0)
-    before = policy.state()
+    before = policy.hooks.state()
     with pytest.raises(InvalidInput, match="did you mean 'South'"):
         policy.decide(group="south")
-    assert all(np.array_equal(before[name], array, equal_nan=True) for name, array in policy.state().items())
+    assert all(
+        np.array_equal(before[name], array, equal_nan=True) for name, array in policy.hooks.state().items()
+    )
 
 
 def test_declared_groups_are_saved_and_limits_can_change(tmp_path):

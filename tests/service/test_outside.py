@@ -168,6 +168,6 @@ def test_a_table_is_clipped_as_callers_are(tmp_path: Path) -> None:
         past = {"file": str(path), "action": "done", "reward": "well"}
         bench = Bench(ages(warm_start=past))
         assert bench.experiment.state is not None
-        states.append(bench.experiment.state.policy.state())
+        states.append(bench.experiment.state.policy.hooks.state())
     for name, array in states[0].items():
         np.testing.assert_array_equal(array, states[1][name])

@@ -191,7 +191,7 @@ def test_it_decides_as_the_library_does(name: str) -> None:
     spec = spec_of(name)
     bench, policy = Bench(spec), build_policy(spec.policies[0], spec.problem())
     reader = PolicyInput(spec, policy)
-    for work in policy.background():
+    for work in policy.hooks.background():
         work.deferred = True
     random = np.random.default_rng(3)
     for i in range(60):
@@ -204,10 +204,10 @@ def test_it_decides_as_the_library_does(name: str) -> None:
         seen = [
             whole["usage"][rule["name"]] - rule["at_most"] for rule in CASES[name][1] if rule in (LATE, WAIT)
         ]
-        policy.learn(decision, whole["reward"], seen if seen and policy.n_constraints else None)
+        policy.learn(decision, whole["reward"], seen if seen and policy.hooks.n_constraints else None)
     served = bench.experiment._state
     assert served is not None
-    for array, mine in zip(served.policy.state().values(), policy.state().values(), strict=True):
+    for array, mine in zip(served.policy.hooks.state().values(), policy.hooks.state().values(), strict=True):
         np.testing.assert_array_equal(array, mine)
 
 
@@ -244,7 +244,7 @@ def test_rolling_back_what_was_learnt_leaves_what_was_spent(name: str) -> None:
 
     def arrays() -> dict[str, Any]:
         assert bench.experiment._state is not None
-        return bench.experiment._state.policy.state()
+        return bench.experiment._state.policy.hooks.state()
 
     rounds(0, 20)
     at = read(bench.ask(handlers.take_snapshot, SnapshotRequest(label="here")))["position"]
@@ -278,7 +278,7 @@ def test_it_goes_on_under_another_configuration(name: str) -> None:
     known = [rule for rule in rules if rule.get("seen") != "after"]
     others = [{**MINIMUM, "at_least": 0.1}, *rules] if known or not rules else rules
     spec = spec_of(name)
-    if build_policy(spec.policies[0], spec.problem()).sees_costs:
+    if build_policy(spec.policies[0], spec.problem()).hooks.sees_costs:
         # It keeps numbers by constraint of which nobody else knows the meaning.
         bench.spec = spec_of(name, others)
         with pytest.raises(JournalError, match="costs that are seen before acting can't change"):

@@ -14,8 +14,9 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model, hooks
 from tightrope.models.model import NO_DECISION
 from tightrope.offer import Offer
+from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates
 from tightrope.policies.lp_thompson import RememberedProgram
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays, checked
 from tightrope.problem import Problem
@@ -76,7 +77,7 @@ class ProvableShadowPrice(Policy):
     True
     """
 
-    sees_costs = True
+    _sees_costs = True
     _reward: Model
 
     def __init__(
@@ -91,8 +92,8 @@ class ProvableShadowPrice(Policy):
         seed: int = 0,
     ) -> None:
         self._reward = copy_of_model("reward", reward)
-        self.n_actions = self._reward.n_actions
-        self.n_constraints = whole_number("n_constraints", n_constraints, low=1)
+        self._n_actions = self._reward.n_actions
+        self._n_constraints = whole_number("n_constraints", n_constraints, low=1)
         self.horizon = None if horizon is None else whole_number("horizon", horizon, low=1)
         if not isinstance(guard, bool):
             raise InvalidInput(field="guard", must="be true or false", got=guard)
@@ -101,8 +102,8 @@ class ProvableShadowPrice(Policy):
         self.price_cap = finite_number("price_cap", price_cap, low=0.0)
         self.seed = whole_number("seed", seed)
         self._rounds: list[Remembered] = []
-        self._price = np.zeros(self.n_constraints)
-        self._raised = np.zeros(self.n_constraints)
+        self._price = np.zeros(self._n_constraints)
+        self._raised = np.zeros(self._n_constraints)
         self._ready = np.full(1, RULE.t0, dtype=np.int64)
 
     @property
@@ -115,14 +116,13 @@ class ProvableShadowPrice(Policy):
         """m by rule, (K,): how far the ratchet has raised the buffers, in V_t; 0 where it never had to."""
         return self._raised.copy()
 
-    @property
-    def dual(self) -> Array:
+    def _dual(self) -> Array:
         """λ for the next decision, (K,): the prices, corrected by the totals."""
-        return self._prices_in_force(self._price, self.decisions.made + 1)
+        return self._prices_in_force(self._price, self._pending.made + 1)
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The best by optimistic reward less the price of its costs."""
-        t = self.decisions.made + 1
+        t = self._pending.made + 1
         solved = self._solved(t) if self._solves_at(t) else None
         price = self._price if solved is None else solved
         rewards = self._optimistic(offer.phi, offer.ids, t)
@@ -131,38 +131,38 @@ class ProvableShadowPrice(Policy):
             values = np.where(self._ledger.kept_rows(offer.W), values, -np.inf)
         return Choice(best_row(values), rewards, values, note=solved)
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Take up new prices, remember the round, and raise buffers that fell short."""
-        t = self.decisions.made + 1
+        t = self._pending.made + 1
         if choice.note is not None:
             self._price[...] = choice.note
-        self._remember(t, _remembered(offer, self.decisions.made))
+        self._remember(t, _remembered(offer, self._pending.made))
         raised, ready = RULE.step(t, self._ledger.sums, self._raised, int(self._ready[0]))
         self._raised[...], self._ready[0] = raised, ready
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """Prices and the ratchet."""
         return {"price": self._price, "raised": self._raised, "ready": self._ready}
 
-    def state(self) -> Arrays:
+    def _state(self) -> Arrays:
         """With the remembered rounds, row by row."""
-        return {**Policy.state(self), **_packed(self._rounds, self._reward.n_features, self.n_constraints)}
+        return {**Policy._state(self), **_packed(self._rounds, self._reward.n_features, self._n_constraints)}
 
-    def load(self, arrays: Arrays) -> None:
+    def _load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`."""
-        rounds = list(_unpacked(arrays, self._reward, self.n_constraints))
-        Policy.load(self, arrays)
+        rounds = list(_unpacked(arrays, self._reward, self._n_constraints))
+        Policy._load(self, arrays)
         self._rounds = rounds
 
-    def forget_inputs(self, numbers: Collection[int]) -> None:
+    def _forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop what is kept of these decisions, the remembered rounds too."""
-        Policy.forget_inputs(self, numbers)
+        Policy._forget_inputs(self, numbers)
         wanted = {*numbers}
         self._rounds = [one for one in self._rounds if one.decision not in wanted]
 
-    def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
+    def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands, with what it remembers."""
-        Policy.resume(self, old, same_costs=same_costs, shifts=shifts)
+        Policy._resume(self, old, same_costs=same_costs, shifts=shifts)
         if isinstance(old, ProvableShadowPrice):
             self._rounds = old._rounds[: self.memory]
 
@@ -205,7 +205,7 @@ class ProvableShadowPrice(Policy):
         promises["finitely many rounds are in violation"] = f"almost surely, {alike}"
         known = _EXAMPLE_DELTA if delta is None else delta
         found = theory.ratchet_promise(
-            K=self.n_constraints, delta=known, price_bound=self.price_cap, q=q, ratchet=RULE
+            K=self._n_constraints, delta=known, price_bound=self.price_cap, q=q, ratchet=RULE
         )
         if delta is not None:
             promises[
@@ -229,7 +229,7 @@ class ProvableShadowPrice(Policy):
 
     def __repr__(self) -> str:
         guard = ", guard=True" if self.guard else ""
-        return f"ProvableShadowPrice({self._reward!r}, n_constraints={self.n_constraints}{guard})"
+        return f"ProvableShadowPrice({self._reward!r}, n_constraints={self._n_constraints}{guard})"
 
     # Helpers
 
@@ -249,7 +249,7 @@ class ProvableShadowPrice(Policy):
         if len(self._rounds) < self.memory:
             self._rounds.append(one)
             return
-        place = int(self.uniform() * t)
+        place = int(self._uniform() * t)
         if place < self.memory:
             self._rounds[place] = one
 
@@ -259,7 +259,7 @@ class ProvableShadowPrice(Policy):
 
     def _solved(self, t: int) -> Array:
         """p from what was remembered before round t."""
-        packed = _packed(self._rounds, self._reward.n_features, self.n_constraints)
+        packed = _packed(self._rounds, self._reward.n_features, self._n_constraints)
         phi = packed["memory/features"] if self._reward.n_features else None
         program = RememberedProgram(
             self._optimistic(phi, packed["memory/ids"], t),
@@ -267,7 +267,7 @@ class ProvableShadowPrice(Policy):
             packed["memory/offsets"],
             self.price_cap,
         )
-        price, deviation = program.solve(self._price, np.zeros(self.n_constraints))
+        price, deviation = program.solve(self._price, np.zeros(self._n_constraints))
         margin = STANDARD_ERRORS * deviation / math.sqrt(len(self._rounds))
         for share in SHARES:
             tighter, _ = program.solve(price, share * margin)

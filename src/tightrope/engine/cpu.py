@@ -15,13 +15,14 @@ from tightrope.engine.replication import Replication, model_rows, of_run, offere
 from tightrope.environments.tabular import Tabular
 from tightrope.kernels import shadow_loop
 from tightrope.models import hooks
-from tightrope.policies import PessimisticOptimistic, ShadowPrice
+from tightrope.policies import PessimisticOptimistic, Policy, ShadowPrice
+from tightrope.policies.hooks import Player
 from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.validation import Array
 
 Runner = Callable[[int, NDArray[np.int64]], Replication]
 # Runs one replication: how many rounds it has run, and the policy as it stands then.
-Loop = Callable[[kernels.Run], tuple[int, Any]]
+Loop = Callable[[kernels.Run], tuple[int, Policy]]
 
 COMPARATORS = {
     "uniform": kernels.UNIFORM,
@@ -31,17 +32,20 @@ COMPARATORS = {
 }
 
 
-def compiled(policy: Any, env: Tabular, terms: Terms) -> Runner | None:
+def compiled(policy: Player, env: Tabular, terms: Terms) -> Runner | None:
     """A function that runs one replication, or None where `policy` has no compiled loop."""
+    if not isinstance(policy, Policy) or (loop := policy.hooks.loop) is None or not policy.hooks.compiles():
+        return None
     world = tabular_arrays(env)
-    # Of the class itself: one that inherits may decide otherwise.
-    loop = vars(type(policy)).get("loop")
-    if loop == "pessimistic-optimistic" and policy.compiles and not (policy.n_constraints and env.seen_mixed):
-        simulate: Loop | None = _pessimistic_optimistic(policy, env, world)
-    elif loop == "shadow-price" and policy.compiles and not env.random_before:
-        simulate = _shadow_price(policy, env, world)
-    else:
-        simulate = functools.partial(_comparator, policy, world) if loop in COMPARATORS else None
+    simulate: Loop | None = None
+    if isinstance(policy, PessimisticOptimistic):
+        if not (policy.hooks.n_constraints and env.seen_mixed):
+            simulate = _pessimistic_optimistic(policy, env, world)
+    elif isinstance(policy, ShadowPrice):
+        if not env.random_before:
+            simulate = _shadow_price(policy, env, world)
+    elif loop in COMPARATORS:
+        simulate = functools.partial(_comparator, policy, loop, world)
     if simulate is None:
         return None
 
@@ -52,7 +56,7 @@ def compiled(policy: Any, env: Tabular, terms: Terms) -> Runner | None:
             kernels.Run(np.uint64(terms.seed), replication, rounds, grid, *written, stop)
         )
         if out.rounds_run == rounds:
-            twin.decisions.made += rounds
+            twin.hooks.pending.made += rounds
             out.concerns = of_run(twin, offered(env, rounds), out.records, grid)
         return out
 
@@ -67,13 +71,13 @@ def policy_seed(seed: int, replication: int) -> int:
 def _pessimistic_optimistic(
     policy: PessimisticOptimistic, env: Tabular, world: kernels.TabularArrays
 ) -> Loop:
-    state = policy.compiled_state()
+    state = policy.hooks.compiled_state()
     reward_rows, cost_rows = model_rows(env, "reward", state.reward), model_rows(env, "cost", state.cost)
     p = max(reward_rows.shape[2], cost_rows.shape[2])
 
-    def simulate(run: kernels.Run) -> tuple[int, Any]:
+    def simulate(run: kernels.Run) -> tuple[int, Policy]:
         twin = policy.copy()
-        own = twin.compiled_state()
+        own = twin.hooks.compiled_state()
         reward, cost = _model_arrays(own.reward, reward_rows), _model_arrays(own.cost, cost_rows)
         arrays = kernels.PolicyArrays(reward, cost, own.ranges, own.columns, own.core)
         rounds: int = kernels.simulate_pessimistic_optimistic(world, arrays, _workspace(world, twin, p), run)
@@ -84,7 +88,7 @@ def _pessimistic_optimistic(
 
 def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArrays) -> Loop | None:
     """None where what the policy remembers are not rounds of this world."""
-    state = policy.compiled_state()
+    state = policy.hooks.compiled_state()
     reward_rows, cost_rows = model_rows(env, "reward", state.reward), model_rows(env, "cost", state.cost)
     first, twins = _equal_contexts(policy, env, reward_rows, cost_rows)
     if state.solve is not None or any(
@@ -92,13 +96,13 @@ def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArray
     ):
         return None
 
-    def simulate(run: kernels.Run) -> tuple[int, Any]:
+    def simulate(run: kernels.Run) -> tuple[int, Policy]:
         twin = policy.copy(policy_seed(int(run.seed), run.replication))
-        own = twin.compiled_state()
+        own = twin.hooks.compiled_state()
         reward = _standardised_arrays(own.reward, reward_rows)
         cost = _standardised_arrays(own.cost, cost_rows)
         memory = _memory_arrays(twin, env.n_contexts, twins, first)
-        K, J = twin.n_constraints, env.n_actions
+        K, J = len(twin.totals), env.n_actions
         E = len(memory.counts)
         sample = shadow_loop.SampleArrays(
             contexts=np.zeros(E, dtype=np.int64),
@@ -129,7 +133,7 @@ def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArray
 
 def first_equal_contexts(policy: ShadowPrice, env: Tabular) -> NDArray[np.int64]:
     """For each context the first that shows the policy just the same, (C,): one entry of its memory serves both."""
-    state = policy.compiled_state()
+    state = policy.hooks.compiled_state()
     rows = model_rows(env, "reward", state.reward), model_rows(env, "cost", state.cost)
     return _equal_contexts(policy, env, *rows)[1]
 
@@ -144,14 +148,14 @@ def _equal_contexts(
 
 
 def _shown(env: Tabular, c: int, policy: ShadowPrice, reward_rows: Array, cost_rows: Array) -> Remembered:
-    ids, state = np.flatnonzero(env.available[c]).astype(np.int64), policy.compiled_state()
+    ids, state = np.flatnonzero(env.available[c]).astype(np.int64), policy.hooks.compiled_state()
     phi, psi = (
         None
         if model is None or not model.n_features
         else np.ascontiguousarray(rows[c] if rows.shape[1] == 1 else rows[c, ids])
         for model, rows in ((state.reward, reward_rows), (state.cost, cost_rows))
     )
-    W = np.array(env.costs[c, ids])[:, : policy.n_constraints]
+    W = np.array(env.costs[c, ids])[:, : policy.hooks.n_constraints]
     W[:, state.columns] = 0.0
     return Remembered(ids, phi, psi, np.ascontiguousarray(W))
 
@@ -173,7 +177,7 @@ def _standardised_arrays(model: Any, rows: Array) -> shadow_loop.StandardisedArr
 def _memory_arrays(
     policy: ShadowPrice, n_contexts: int, twins: NDArray[np.int64], first: dict[bytes, int]
 ) -> shadow_loop.MemoryArrays:
-    memory, E = policy.compiled_state().memory, min(n_contexts, policy.memory)
+    memory, E = policy.hooks.compiled_state().memory, min(n_contexts, policy.memory)
     slots = np.full(policy.memory, -1, dtype=np.int64)
     contexts, counts = (
         np.zeros(max(E, len(memory.entries)), dtype=np.int64),
@@ -189,12 +193,14 @@ def _memory_arrays(
     return shadow_loop.MemoryArrays(slots, contexts, counts, entries, twins)
 
 
-def _comparator(policy: Any, world: kernels.TabularArrays, run: kernels.Run) -> tuple[int, Any]:
+def _comparator(
+    policy: Policy, loop: str, world: kernels.TabularArrays, run: kernels.Run
+) -> tuple[int, Policy]:
     """The loop of a policy that looks at neither features nor costs before acting; its arrays go by their names."""
     J = world.rewards.shape[1]
     twin = policy.copy(policy_seed(int(run.seed), run.replication))
     arrays = kernels.ComparatorArrays(
-        kind=COMPARATORS[policy.loop],
+        kind=COMPARATORS[loop],
         table=getattr(twin, "cdf", np.zeros((1, 1))),
         shares=getattr(twin, "shares", np.zeros(J)),
         counts=getattr(twin, "counts", np.zeros(J)),
@@ -210,9 +216,10 @@ def _comparator(policy: Any, world: kernels.TabularArrays, run: kernels.Run) -> 
 
 def _workspace(world: kernels.TabularArrays, policy: PessimisticOptimistic, p: int) -> kernels.Workspace:
     C, J, _ = world.means.shape
+    K = len(policy.totals)
     return kernels.Workspace(
-        trace=np.empty(kernels.trace_size(J, policy.n_constraints)),
-        costs=np.zeros(J * policy.n_constraints),
+        trace=np.empty(kernels.trace_size(J, K)),
+        costs=np.zeros(J * K),
         y=np.empty(1),
         inverse=np.empty(2 * p * p),
         # Zeros take no memory before they are written to, which matters where there are many contexts.

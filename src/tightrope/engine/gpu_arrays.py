@@ -60,13 +60,13 @@ def policy_arguments(
     queue: type[Any],
 ) -> list[Any]:
     """Rows, steps, start, start_queue and ranges, in the types of the estimates and of the queues."""
-    any_state = policies[0].compiled_state()
+    any_state = policies[0].hooks.compiled_state()
     K = env.n_constraints
     start, queues, ranges = [], [], []
     for policy in policies:
-        state = policy.compiled_state()
+        state = policy.hooks.compiled_state()
         start.append(np.concatenate([_model_state(m, packed) for m in (state.reward, state.cost)]))
-        queues.append(policy.queue if policy.n_constraints else np.zeros(max(K, 1)))
+        queues.append(policy.queue if policy.hooks.n_constraints else np.zeros(max(K, 1)))
         ranges.append(state.ranges if len(state.ranges) else np.zeros((max(K, 1), 2)))
     return [
         padded_rows("reward", any_state.reward, env, real),
@@ -93,12 +93,12 @@ def comparator_arguments(policies: Sequence[Any], env: Tabular, n_settings: int)
 
 def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
     """1/V_t, ε_t and what multiplies the widths of reward and costs, (rounds, 4), from the policy's present round on."""
-    state = policy.compiled_state()
+    state = policy.hooks.compiled_state()
     core = state.core
     t = core[kernels.ROUNDS] + 1.0 + np.arange(rounds, dtype=np.float64)
     out = np.zeros((rounds, len(kernels.STEP_COLUMNS)))
     steps = dict(zip(kernels.STEP_COLUMNS, out.T))
-    if policy.n_constraints > 0:
+    if policy.hooks.n_constraints > 0:
         ahead = np.empty((rounds, 2))
         kernels.schedule_values_ahead(core.copy(), ahead)
         steps["inverse_V"][:], steps["eps"][:] = 1.0 / ahead[:, 0], ahead[:, 1]

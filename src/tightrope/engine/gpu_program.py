@@ -19,7 +19,8 @@ from tightrope.engine.replication import KINDS, model_rows
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans, DisjointRidge, Ridge, hooks
-from tightrope.policies import PessimisticOptimistic, ShadowPrice
+from tightrope.policies import PessimisticOptimistic, Policy, ShadowPrice
+from tightrope.policies.hooks import Player
 from tightrope.problem import Part
 
 Precision = Literal["single", "double"]
@@ -82,7 +83,7 @@ class Program:
 
 
 def program_for(
-    policy: Any, env: Tabular, precision: Precision, keep_choices: bool, shared_bytes: int = SHARED_BYTES
+    policy: Player, env: Tabular, precision: Precision, keep_choices: bool, shared_bytes: int = SHARED_BYTES
 ) -> Program:
     """The program for `policy`; refuses what no kernel does."""
     J, K = env.n_actions, env.n_constraints
@@ -102,7 +103,8 @@ def program_for(
         "SLEEPING": int(not env.available.all()),
         "KEEP_CHOICES": int(keep_choices),
     }
-    loop = vars(type(policy)).get("loop")
+    if not isinstance(policy, Policy) or (loop := policy.hooks.loop) is None:
+        raise InvalidInput(f"{type(policy).__name__} has no loop on a GPU: use engine='cpu'.")
     if loop in COMPARATORS:
         kind = COMPARATORS[loop]
         _, state = kernels.device_arms_size(J, 2 if kind == kernels.OPB else 0, False)
@@ -110,14 +112,13 @@ def program_for(
         common |= {"STRIDE": BLOCK_THREADS, "STATE": state, "SETTINGS": max(J, kernels.OPB_SETTINGS)}
         common |= kernels.cuda_tally(J, K, env.cost_noise != "none")
         return Program(COMPARATOR, _sizes(common, COMPARATOR), False, BLOCK_THREADS, 0)
-    if loop == "shadow-price":
+    if isinstance(policy, ShadowPrice):
         real = "float" if precision == "single" else "double"
         macros, threads, shared = gpu_shadow_price.shadow_price_sizes(policy, env, real, common, shared_bytes)
         _require_size("features", max(int(macros["P"]), int(macros["COST_P"])))
         return Program(SHADOW_PRICE, _sizes(macros, SHADOW_PRICE), precision == "single", threads, shared)
-    if loop != "pessimistic-optimistic":
-        raise InvalidInput(f"{type(policy).__name__} has no loop on a GPU: use engine='cpu'.")
-    if not policy.compiles:
+    assert isinstance(policy, PessimisticOptimistic)
+    if not policy.hooks.compiles():
         raise InvalidInput(
             "a policy that measures Slater's constant (give slater=), or has a model without kernels, needs engine='cpu'."
         )
@@ -126,7 +127,7 @@ def program_for(
 
 def require_short(policy: PessimisticOptimistic | ShadowPrice, rounds: int) -> None:
     """Refuse more rounds than single precision is good for."""
-    state = policy.compiled_state()
+    state = policy.hooks.compiled_state()
     models: list[Any] = [state.reward, state.cost]
     for model in models:
         if model is None:
@@ -146,7 +147,7 @@ def _policy_program(
     shared_bytes: int,
 ) -> Program:
     J, K = env.n_actions, env.n_constraints
-    state = policy.compiled_state()
+    state = policy.hooks.compiled_state()
     reward, cost = state.reward, state.cost
     parts = {"reward": _part("reward", reward, env), "cost": _part("cost", cost, env)}
     for part in parts.values():
@@ -173,7 +174,7 @@ def _policy_program(
     shared = threads * memory * itemsize if small else 0
     if shared > shared_bytes:
         threads, shared = BLOCK_THREADS, 0
-    constrained, known = policy.n_constraints > 0, env.costs_seen == "before"
+    constrained, known = policy.hooks.n_constraints > 0, env.costs_seen == "before"
     common |= {
         "REAL": "float" if precision == "single" else "double",
         "K_POLICY": K if constrained else 0,

@@ -61,8 +61,8 @@ def shadow_price_sizes(
 ) -> tuple[Macros, int, int]:
     """Macros, threads of a block and its bytes of shared memory; refuses a policy that is not as it was made."""
     _require_fresh(policy, env)
-    J, C, K, K_policy = env.n_actions, env.n_contexts, env.n_constraints, policy.n_constraints
-    state = policy.compiled_state()
+    J, C, K, K_policy = env.n_actions, env.n_contexts, env.n_constraints, policy.hooks.n_constraints
+    state = policy.hooks.compiled_state()
     late = int(len(state.columns) > 0)
     reward, cost = _size("reward", state.reward, env), _size("cost", state.cost, env)
     tables, _ = cost_tables(env)
@@ -116,7 +116,7 @@ def shadow_price_sizes(
 def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: type[Any]) -> list[Any]:
     """Offers, rows, costs and settings; what depends on the replication comes later."""
     policy = policies[0]
-    state = policy.compiled_state()
+    state = policy.hooks.compiled_state()
     J, K = env.n_actions, env.n_constraints
     _, context = cost_tables(env)
     shown = np.arange(env.n_contexts) if not env.available.all() else context
@@ -128,7 +128,7 @@ def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: 
     settings = np.zeros((len(policies), PRIORS + 1 + K))
     for row, one in zip(settings, policies):
         row[EXPLORE], row[CAUTION] = one.explore, one.caution
-        own = one.compiled_state()
+        own = one.hooks.compiled_state()
         row[PRIORS] = _priors(own.reward)[0]
         if own.cost is not None:
             row[PRIORS + 1 :] = _priors(own.cost)
@@ -145,8 +145,8 @@ def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: 
 
 
 def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
-    state = policy.compiled_state()
-    if not policy.compiles:
+    state = policy.hooks.compiled_state()
+    if not policy.hooks.compiles():
         raise InvalidInput(
             "a shadow-price policy whose model has no kernels, or whose actions are drawn by members or gaps, needs engine='cpu'."
         )
@@ -155,7 +155,7 @@ def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
         for one in (policy, state.reward, state.cost)
     ):
         raise InvalidInput("a shadow-price policy with a half_life needs engine='cpu'.")
-    if env.costs_seen == "before" and env.random_costs and policy.n_constraints:
+    if env.costs_seen == "before" and env.random_costs and policy.hooks.n_constraints:
         raise InvalidInput(
             "costs that are drawn anew in every round and seen before acting make no two rounds equal, which a GPU's memory of "
             "rounds counts on: use engine='cpu'."

@@ -12,6 +12,7 @@ from tightrope import kernels
 from tightrope.environments.custom import Custom
 from tightrope.environments.drifting import Drifting, Environment
 from tightrope.errors import InfeasibleProblem, InvalidInput
+from tightrope.policies.hooks import Player, traits_of
 from tightrope.result import Result
 from tightrope.rules import Units
 from tightrope.validation import Array, finite_number, whole_number
@@ -19,10 +20,10 @@ from tightrope.validation import Array, finite_number, whole_number
 GRID_POINTS = 200
 
 
-def policy_name(policy: Any) -> str:
+def policy_name(policy: object) -> str:
     """The registered name of a policy, or the name of its class."""
     kind = getattr(policy, "kind", None)
-    if kind == "pessimistic-optimistic" and policy.n_constraints == 0:
+    if kind == "pessimistic-optimistic" and traits_of(policy).n_constraints == 0:
         return "linucb"
     return kind.rpartition(":")[2] if isinstance(kind, str) else type(policy).__name__
 
@@ -74,7 +75,7 @@ class Terms(NamedTuple):
 
     def result(
         self,
-        policy: Any,
+        policy: Player,
         env: Environment | Custom,
         best: Optimum,
         records: Array,

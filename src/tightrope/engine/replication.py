@@ -17,9 +17,10 @@ from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies import Policy
+from tightrope.policies.hooks import Player, PolicyHooks, traits_of
 from tightrope.policies.watch import FIRST_LOOK, never_tried, totals_above, units_counted
 from tightrope.problem import Part, which_before
-from tightrope.rules import Rules, Units
+from tightrope.rules import Units
 from tightrope.validation import Array
 
 KINDS = {"none": kernels.FIXED, "bernoulli": kernels.BERNOULLI, "gaussian": kernels.GAUSSIAN}
@@ -92,14 +93,13 @@ class World(abc.ABC):
     none of them.
     """
 
-    def __init__(self, policy: Any, env: Environment | Custom) -> None:
-        self.env = env
+    def __init__(self, policy: Player, env: Environment | Custom) -> None:
+        self.env, self.traits = env, traits_of(policy)
         before, K = which_before(env.costs_seen, env.n_constraints), env.n_constraints
-        constrained = getattr(policy, "n_constraints", K) > 0 and K > 0
+        constrained = self.traits.n_constraints != 0 and K > 0
         self.before = np.flatnonzero(before) if constrained and before.any() else None
         self.after = np.flatnonzero(~before) if constrained and not before.all() else None
-        rules = getattr(policy, "rules", None)
-        self.shows_group = isinstance(rules, Rules) and any(rule.among is not None for rule in rules)
+        self.shows_group = any(rule.among is not None for rule in self.traits.rules or ())
 
     @abc.abstractmethod
     def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
@@ -114,11 +114,11 @@ class World(abc.ABC):
         """What concerns are judged by at the end: the names of the constraints, and how often actions were on offer."""
 
 
-def run_plainly(policy: Any, world: World, terms: Terms, stop: NDArray[np.int64]) -> Replication:
+def run_plainly(policy: Player, world: World, terms: Terms, stop: NDArray[np.int64]) -> Replication:
     """One replication of any policy with `decide` and `learn`, in any world."""
     out, grid = Replication(world.env, terms), terms.grid
     if isinstance(policy, Policy):
-        policy.notify = ignore
+        policy.hooks.report_to(ignore)
     at = 0
     for t in range(1, terms.rounds + 1):
         if stop[0]:
@@ -147,17 +147,17 @@ def run_plainly(policy: Any, world: World, terms: Terms, stop: NDArray[np.int64]
 class TabularWorld(World):
     """A tabular environment, or one that drifts, by the same draws as the compiled loops."""
 
-    def __init__(self, policy: Any, env: Environment, terms: Terms, replication: int) -> None:
+    def __init__(self, policy: Player, env: Environment, terms: Terms, replication: int) -> None:
         super().__init__(policy, env)
         (_, self._last, self._now), *self._to_come = phases_of(env, terms.rounds)
         self._seed, self._replication, self._rounds = terms.seed, replication, terms.rounds
         self._arrays = tabular_arrays(self._now)
         self._drawn = np.zeros(env.n_constraints)
         self._sleeping = not self._now.available.all()
-        self._sees_context = bool(getattr(policy, "sees_context", False))
+        self._sees_context = self.traits.sees_context
         self._mixed = self.before is not None and self.after is not None
-        self._reward_rows = shown_rows(policy, self._now, "reward")
-        self._cost_rows = shown_rows(policy, self._now, "cost")
+        self._reward_rows = shown_rows(self.traits.reward_model(), self._now, "reward")
+        self._cost_rows = shown_rows(self.traits.cost_model(), self._now, "cost")
         self._groups = self._now.groups if self.shows_group else None
 
     def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
@@ -212,12 +212,12 @@ class TabularWorld(World):
 class CustomWorld(World):
     """One replication of an environment of your own."""
 
-    def __init__(self, policy: Any, env: Custom, terms: Terms, replication: int) -> None:
+    def __init__(self, policy: Player, env: Custom, terms: Terms, replication: int) -> None:
         super().__init__(policy, env)
         self._play, self._problem = env.play(terms.seed, replication), env.problem()
         self._counts = np.zeros(env.n_actions)
         self._late = np.flatnonzero(~env.seen_before)
-        self._models = {part: getattr(policy, f"{part}_model", None) for part in ("reward", "cost")}
+        self._models = {"reward": self.traits.reward_model(), "cost": self.traits.cost_model()}
         self._context: Context
 
     def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
@@ -257,12 +257,12 @@ class CustomWorld(World):
 
     def end(self) -> Offered:
         """As `World` says it."""
-        return Offered(worded(self.env), units_counted(self.env), self._counts)
+        return Offered(worded(self.env), units_counted(self.env.rules, self.env.n_constraints), self._counts)
 
     def _shown(self, part: Part, features: Array | None, ids: NDArray[np.int64]) -> Array | None:
         """Features in the form of the policy's own model, where it has one."""
         model = self._models[part]
-        if not isinstance(model, Model):
+        if model is None:
             return None if features is None else features.copy()
         if not model.n_features:
             return None
@@ -292,29 +292,29 @@ def worded(env: Environment | Custom) -> tuple[str, ...]:
     return env.constraints if env.rules is None else tuple(str(column.rule) for column in env.rules.columns)
 
 
-def of_run(policy: Any, world: Offered, records: Array, grid: NDArray[np.int64]) -> list[Concern]:
+def of_run(policy: Player, world: Offered, records: Array, grid: NDArray[np.int64]) -> list[Concern]:
     """The concerns of one run that `policy` is at the end of: none before round 512, nor for a policy of a user's own making.
 
     `records` are the tallies at the rounds of `grid`, at which totals are looked at.
     """
     if not isinstance(policy, Policy) or grid[-1] < FIRST_LOOK:
         return []
-    found = [*policy.own_concerns()]
-    found += never_tried(policy, policy.reward_model, world.counts)
-    K = policy.n_constraints
+    hooks = policy.hooks
+    found = [*hooks.own_concerns(), *never_tried(hooks, hooks.reward_model(), world.counts)]
+    K = hooks.n_constraints
     if K and len(world.constraints) == K:
         totals = kernels.tally_views(records, len(world.counts), K).costs
-        found += _totals(policy, totals, grid, world)
+        found += _totals(hooks, totals, grid, world)
     return found
 
 
-def _totals(policy: Policy, totals: Array, grid: NDArray[np.int64], world: Offered) -> list[Concern]:
+def _totals(hooks: PolicyHooks, totals: Array, grid: NDArray[np.int64], world: Offered) -> list[Concern]:
     """Of totals (G, K): those that stayed above zero for long, as they stood in the last recorded round that found one."""
     above, at = totals > 0.0, np.arange(len(grid))
     begun = np.maximum.accumulate(np.where(above, -1, at[:, None])) + 1
     since = np.where(above, grid[np.minimum(begun, len(grid) - 1)], 0)
     for g in np.flatnonzero((above & (2 * since <= grid[:, None])).any(axis=1))[::-1].tolist():
-        found = totals_above(policy, totals[g], since[g], int(grid[g]), world.constraints, world.units)
+        found = totals_above(hooks, totals[g], since[g], int(grid[g]), world.constraints, world.units)
         if found:
             return found
     return []
@@ -333,11 +333,10 @@ class ShownRows(NamedTuple):
         return offered
 
 
-def shown_rows(policy: Any, env: Tabular, part: Any) -> ShownRows | None:
+def shown_rows(model: Model | None, env: Tabular, part: Part) -> ShownRows | None:
     """What a policy object is shown, in the form of its own model where it has one."""
-    model = getattr(policy, f"{part}_model", None)
     features = env.features if part == "reward" else env.cost_features
-    if not isinstance(model, Model):
+    if model is None:
         if features is None:
             return None
         rows = features if features.ndim == 3 else features[:, None, :]

@@ -22,6 +22,7 @@ from tightrope.environments.drifting import Drifting, Environment
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import for_problem
+from tightrope.policies.hooks import Player
 from tightrope.progress import progress_bar
 from tightrope.result import Result
 from tightrope.validation import whole_number
@@ -34,7 +35,7 @@ SERIAL_BELOW = 20_000
 
 
 def simulate(
-    policy: Any,
+    policy: Player,
     env: Environment | Custom | Any,
     rounds: int,
     replications: int = 1,
@@ -213,7 +214,7 @@ def _python(
 
 
 def _one(
-    policy: Any, env: Environment | Custom, terms: Terms, stop: NDArray[np.int64], replication: int
+    policy: Player, env: Environment | Custom, terms: Terms, stop: NDArray[np.int64], replication: int
 ) -> tuple[int, Replication]:
     twin = policy.copy(policy_seed(terms.seed, replication))
     if isinstance(env, Custom):

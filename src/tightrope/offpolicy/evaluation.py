@@ -313,7 +313,7 @@ def _doubts(weights: Weights, expected: float, heaviest: float, rough: Sequence[
 def _probabilities(log: Log, target: Target) -> Array:
     n, J = log.n_rows, log.n_actions
     asked = target if isinstance(target, Policy) else getattr(target, "__self__", None)
-    if isinstance(asked, Policy) and asked.n_constraints:
+    if isinstance(asked, Policy) and asked.hooks.n_constraints:
         raise InvalidInput(
             f"target must be probabilities, but got a {asked.kind} policy, which balances its rules over time: what it would do at "
             "one moment says nothing about them. evaluate_live(log, policy) judges what it does over a run."

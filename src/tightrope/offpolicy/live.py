@@ -86,9 +86,10 @@ def evaluate_live(
         raise InvalidInput(f"log must be a Log, but got {log!r}.")
     if not isinstance(policy, Policy):
         raise InvalidInput(f"policy must be a policy, but got {policy!r}.")
-    if policy.n_constraints not in (0, log.n_constraints):
+    K = policy.hooks.n_constraints
+    if K not in (0, log.n_constraints):
         raise InvalidInput(
-            f"the log must have the costs of the policy's {policy.n_constraints} constraints, but it has {log.n_constraints}."
+            f"the log must have the costs of the policy's {K} constraints, but it has {log.n_constraints}."
         )
     length = log.n_rows if rounds is None else whole_number("rounds", rounds, low=1)
     runs = whole_number("runs", runs, low=_FEWEST_RUNS)
@@ -175,7 +176,8 @@ class _LateCosts:
     """Costs as a policy sees them after acting: of the row's own action as logged, of another fitted, with someone's residual."""
 
     def __init__(self, log: Log, policy: Policy, means: Array) -> None:
-        seen = policy.setting.seen_before if policy.n_constraints else None
+        setting = policy.hooks.setting()
+        seen = None if setting is None else setting.seen_before
         self.columns = np.flatnonzero([] if seen is None else ~seen)
         taken = np.arange(log.n_rows), log.actions
         self.means = means[:, :, self.columns]
@@ -220,7 +222,7 @@ def _run(
         actions[t] = decision.action
         if len(costs.columns):
             policy.learn(decision, costs=costs.draw(row, decision.action, generator))
-        if decision.number in policy.decisions:
+        if decision.number in policy.pending:
             policy.forget(decision)
     return _Run(np.bincount(sample, minlength=n).astype(np.float64), rows, actions)
 

@@ -6,6 +6,7 @@ Other distributions add policies by entry points in the group `tightrope.policie
 from typing import TYPE_CHECKING, Any
 
 from tightrope.catalogue import Catalogue, SparseCosts
+from tightrope.policies.choices import Choice
 from tightrope.policies.clucb import CLUCB
 from tightrope.policies.decision import Decision, Explanation
 from tightrope.policies.greedy import Greedy
@@ -20,7 +21,7 @@ from tightrope.policies.opb import OPB
 from tightrope.policies.oplb import OPLB
 from tightrope.policies.oracle import Oracle
 from tightrope.policies.pessimistic_optimistic import PessimisticOptimistic
-from tightrope.policies.policy import Choice, Policy
+from tightrope.policies.policy import Policy
 from tightrope.policies.primal_dual_bwk import PrimalDualBwK
 from tightrope.policies.registry import LABORATORY, POLICIES, load, register
 from tightrope.policies.round_robin import RoundRobin

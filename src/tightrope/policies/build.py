@@ -11,6 +11,8 @@ import msgspec
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.models.sizes import SIZES, model_class, parameters_of, sized
+from tightrope.policies.hooks import Player
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import POLICIES
 from tightrope.policies.sizing import sizes_in
 from tightrope.problem import Part, Problem
@@ -112,10 +114,9 @@ def build_model(stated: ModelSpec | None, spec: PolicySpec, part: Part, problem:
         raise SpecError(error, within=where) from error
 
 
-def for_problem(policy: Any, problem: Problem) -> Any:
+def for_problem(policy: Player, problem: Problem) -> Player:
     """A policy as it plays a problem: one that has no sizes yet takes them from there, and any other is as it is."""
-    # Of the class itself: a wrapper that passes attributes on stays around the policy that it wraps.
-    return policy.for_problem(problem) if hasattr(type(policy), "for_problem") else policy
+    return policy.hooks.for_problem(problem) if isinstance(policy, Policy) else policy
 
 
 def missing_from(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> list[str]:

@@ -10,8 +10,9 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
+from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
@@ -67,12 +68,12 @@ class CLUCB(Policy):
         require_range("baseline_reward", self.baseline_reward, 0.0, 1.0)
         self.alpha = finite_number("alpha", alpha, low=0.0, high=1.0, open_low=True)
         self.failure = failure_probability(failure)
-        self.sees_context = self.baseline_reward.ndim == 1
+        self._sees_context = self.baseline_reward.ndim == 1
         self._z = np.zeros((self._reward.n_actions or 1, self._reward.n_features))
         # Sums of the rewards of conservative rounds, of the baseline's in all rounds, of lower bounds of optimistic ones.
         self._sums = np.zeros(3)
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The optimistic action if the guarantee would bear the worst of it, else the baseline."""
         fallback = offer.row_of("baseline", self.baseline)
         root_beta = hooks.radius(self._reward, 1.0 / self.failure)
@@ -88,7 +89,7 @@ class CLUCB(Policy):
         row = row if optimistic else fallback
         return Choice(row, means[:, 0], values, note=(row if optimistic else None, lower))
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Add the choice to what the guarantee counts."""
         r_b = self._reward_of_baseline(offer.context)
         self._sums[1] += r_b
@@ -98,28 +99,27 @@ class CLUCB(Policy):
             self._z[...] = self._with_features(offer, choice.row)
             self._sums[2] += choice.note[1][choice.row]
 
-    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+    def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """φ of an optimistic round; a conservative one teaches nothing."""
         return (
             (None, None)
             if self._is_conservative(offer, choice)
-            else Policy.kept_features(self, offer, choice)
+            else Policy._kept_features(self, offer, choice)
         )
 
-    def learn_reward(self, pending: Pending, reward: float) -> None:
+    def _learn_reward(self, pending: Pending, reward: float) -> None:
         """Take in the reward of an optimistic round."""
         if pending[2] is not None or not self._reward.n_features:
-            Policy.learn_reward(self, pending, reward)
+            Policy._learn_reward(self, pending, reward)
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """Features of the optimistic choices, summed, and the sums of rewards."""
         return {"z": self._z, "sums": self._sums}
 
-    @property
-    def setting(self) -> Setting:
+    def _setting(self) -> Setting:
         """A baseline that is always on offer, whose mean reward is as told."""
-        return self.asks(
-            n_contexts=len(self.baseline_reward) if self.sees_context else None,
+        return self._asks(
+            n_contexts=len(self.baseline_reward) if self._sees_context else None,
             counts_on=(("the baseline", self.baseline),),
             told=(self._told_reward,),
         )
@@ -147,7 +147,7 @@ class CLUCB(Policy):
                 yield f"the baseline's mean reward is {real[c]:.4g} in some context, but {told[c]:.4g} was given"
 
     def _reward_of_baseline(self, context: int | None) -> float:
-        if not self.sees_context:
+        if not self._sees_context:
             return float(self.baseline_reward)
         C = len(self.baseline_reward)
         if context is None or whole_number("context", context) >= C:

@@ -14,16 +14,16 @@ from tightrope.errors import InvalidInput
 from tightrope.models import MODELS, Model, hooks
 from tightrope.models.model import NO_DECISION
 from tightrope.models.sizes import Sizes, Unsized, read_model
-from tightrope.offer import Offer, OfferReader, rounds_given
+from tightrope.offer import Offer, OfferReader
 from tightrope.policies.decision import Decision, Quote
+from tightrope.policies.hooks import arguments_in
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.policies.plain_values import as_float
 from tightrope.policies.policy import Policy
 from tightrope.policies.sizing import Context, numbers_of, sizes_in, sizes_of_rows
-from tightrope.policies.watch import LOOK_EVERY
 from tightrope.problem import Problem, Seen, Setting
 from tightrope.rules import Rules, Units
-from tightrope.validation import LARGEST, Array, finite_number, whole_number
+from tightrope.validation import LARGEST, Array, finite_number
 
 # The arguments of `decide`, in order.
 ROUND = ("features", "costs", "cost_features", "actions", "usage", "group")
@@ -69,70 +69,20 @@ class Constrained(Policy):
         """The costs seen after acting, (K_after,), checked."""
         return self._input.observed(costs, usage, action, group)
 
-    def cost_scales(self) -> Array:
-        """What turns the total of each constraint, (K,), into the units of its rule."""
-        return Units.of(self.rules, self.n_constraints).scales
-
     @property
-    def setting(self) -> Setting:
+    def _rules(self) -> Rules | None:
+        return self.rules
+
+    def _cost_scales(self) -> Array:
+        """What turns the total of each constraint, (K,), into the units of its rule."""
+        return Units.of(self.rules, self._n_constraints).scales
+
+    def _setting(self) -> Setting:
         """As many constraints, seen when they are seen here; without constraints the costs do not matter."""
-        known = np.isin(np.arange(self.n_constraints), self._input.known_columns)
+        known = np.isin(np.arange(self._n_constraints), self._input.known_columns)
         return Setting(
-            n_constraints=self.n_constraints or None, seen_before=known, reward=self._reward, cost=self._cost
+            n_constraints=self._n_constraints or None, seen_before=known, reward=self._reward, cost=self._cost
         )
-
-    def decide_many(
-        self,
-        features: Any = None,
-        costs: Any = None,
-        *,
-        cost_features: Any = None,
-        actions: Sequence[Sequence[int | str] | None] | None = None,
-        usage: Sequence[Mapping[str, Any] | None] | None = None,
-        group: Sequence[Any] | None = None,
-        rounds: int | None = None,
-    ) -> list[Decision]:
-        """As many successive `decide` calls with no `learn` between: the estimates stay.
-
-        Every argument has one entry for each round, in a sequence or along a first axis. `rounds` says how many where there is no
-        such argument. All input is checked before the first decision is made.
-
-        >>> import tightrope as tr
-        >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(3))
-        >>> len(policy.decide_many(rounds=2))
-        2
-        """
-        given = {
-            "features": features,
-            "costs": costs,
-            "cost_features": cost_features,
-            "actions": actions,
-            "usage": usage,
-            "group": group,
-        }
-        lengths = {name: rounds_given(name, value) for name, value in given.items() if value is not None}
-        if rounds is not None:
-            lengths["rounds"] = whole_number("rounds", rounds)
-        if not lengths:
-            raise InvalidInput("decide_many needs rounds=, or an argument with one entry for each round.")
-        if len(set(lengths.values())) > 1:
-            raise InvalidInput(
-                f"the arguments must have one entry for each round, but their lengths differ: {lengths}."
-            )
-        offers = self._take_offers(
-            [
-                {name: None if value is None else value[i] for name, value in given.items()}
-                for i in range(next(iter(lengths.values())))
-            ]
-        )
-        if self._pending.made >= self._look_at:
-            self._look()
-        made = []
-        for offer in offers:
-            if self._pending.made % LOOK_EVERY == 0:
-                self._watch.note_totals(self)
-            made.append(self._decide(offer))
-        return made
 
     # Sizes that nobody typed
 
@@ -164,14 +114,14 @@ class Constrained(Policy):
             for part, one in self._asked.items()
         }
 
-    def for_problem(self, problem: Problem) -> Self:
+    def _for_problem(self, problem: Problem) -> Self:
         """The policy, or one like it that has the sizes of a problem where nobody typed any."""
         return self._sized({part: sizes_in(problem, part) for part in self._asked}) if self._asked else self
 
     def _sized(self, sizes: Mapping[str, Sizes]) -> Self:
-        given = self.parameters_from(self.settings())
+        given = arguments_in(self._settings())
         twin = type(self)(**given | {part: one for part, one in self._made(sizes).items() if part in given})
-        twin.decisions.owner = self.decisions.owner
+        twin._pending.owner = self._pending.owner
         return twin
 
     def _reader(self, given: Mapping[str, Any]) -> Self:
@@ -181,7 +131,12 @@ class Constrained(Policy):
         features, costs, psi = (given.get(name) for name in ("features", "costs", "cost_features"))
         features, psi = numbers_of(features, self.context)[0], numbers_of(psi, self.context)[0]
         late, J = len(self._input.columns), self._input.n_actions
-        if psi is None and late and costs is not None and (late == self.n_constraints or np.ndim(costs) == 1):
+        if (
+            psi is None
+            and late
+            and costs is not None
+            and (late == self._n_constraints or np.ndim(costs) == 1)
+        ):
             costs, psi = None, costs
         for rows in (costs, features, psi):
             if J is None and given.get("actions") is None and rows is not None and np.ndim(rows) == 2:
@@ -216,9 +171,9 @@ class Constrained(Policy):
 
     def _become(self, reader: Self, context: Context) -> None:
         if reader is not self:
-            owner = self.decisions.owner
-            type(self).__init__(self, **self.parameters_from(reader.settings()))
-            self.decisions.owner = owner
+            owner = self._pending.owner
+            type(self).__init__(self, **arguments_in(reader.hooks.settings()))
+            self._pending.owner = owner
         self.context = context
 
     def _size_by_log(self, features: Any, cost_features: Any) -> None:
@@ -256,22 +211,11 @@ class Constrained(Policy):
         models = self._asked or {"reward": self._reward, "cost": self._cost}
         return [f"{part}={one!r}" for part, one in models.items() if one is not None]
 
-    @classmethod
-    def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """What the constructor was given, from `settings`."""
-        given, constraints = Policy.parameters_from(settings), settings["constraints"]
-        if isinstance(constraints, dict):
-            groups = constraints.get("groups")
-            given["constraints"] = Rules.from_data(
-                constraints["rules"], constraints["actions"], groups=groups
-            )
-        return given
-
     def _constraints_as_data(self) -> Any:
-        """What `parameters_from` reads: K, when each is seen, or the rules."""
+        """What the constructor reads: K, when each is seen, or the rules."""
         rules = self.rules
         if rules is None:
-            return self.n_constraints if self._seen is None else list(self._seen)
+            return self._n_constraints if self._seen is None else list(self._seen)
         declared = {} if rules.groups is None else {"groups": list(rules.groups)}
         return {"rules": rules.to_data(), "actions": list(rules.actions), **declared}
 
@@ -292,7 +236,7 @@ class Constrained(Policy):
         parts, y, w = 0, None, None
         if reward is not None:
             self._pending.require(number, AWAITS_REWARD)
-            low, high = self.reward_range or (-LARGEST, LARGEST)
+            low, high = self._reward_range or (-LARGEST, LARGEST)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
             hooks.check_outcome(self._reward, y)
         if costs is not None or usage is not None:
@@ -304,9 +248,9 @@ class Constrained(Policy):
             parts |= AWAITS_COSTS
         self._note_decision(number)
         if y is not None:
-            self.learn_reward(pending, y)
+            self._learn_reward(pending, y)
         if w is not None:
-            self.learn_costs(pending, w)
+            self._learn_costs(pending, w)
         self._note_decision(NO_DECISION)
         self._pending.learnt(number, parts)
 

@@ -20,6 +20,9 @@ def read_constraints(
 
     `cost` is the model of those that are seen after acting, if one was given.
     """
+    if isinstance(constraints, dict):  # rules as data, as they are saved
+        saved = constraints["rules"], constraints["actions"]
+        constraints = Rules.from_data(*saved, groups=constraints.get("groups"))
     if isinstance(constraints, Rules):
         known = np.asarray(constraints.seen, dtype=bool)
         if cost is not None and known.all():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tightrope.models import Model
 from tightrope.offer import Offer
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
+from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 
 
@@ -36,7 +37,7 @@ class Greedy(Policy):
     def __init__(self, reward: Model) -> None:
         self._reward: Model = copy_of_model("reward", reward)
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The best by the estimates."""
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
         row = best_row(means)

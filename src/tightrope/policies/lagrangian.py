@@ -11,8 +11,9 @@ from tightrope.errors import InvalidInput
 from tightrope.ledger.totals import Totals
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
+from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import COST_ROUNDING, Array, finite_number, real_array, whole_number
@@ -65,7 +66,7 @@ class Lagrangian(Policy):
     >>> for _ in range(200):
     ...     decision = policy.decide(costs=[[-0.2], [0.3]])
     ...     policy.learn(decision, (0.1, 0.9)[decision.action])
-    >>> bool(policy.totals[0] <= 0), policy.dual.round(1).tolist()
+    >>> bool(policy.totals[0] <= 0), policy.hooks.dual().round(1).tolist()
     (True, [1.7])
     """
 
@@ -82,27 +83,26 @@ class Lagrangian(Policy):
         cost_range: Any = (-1.0, 1.0),
     ) -> None:
         self._reward: Model = copy_of_model("reward", reward)
-        self.n_actions = self._reward.n_actions
-        self.n_constraints = whole_number("n_constraints", n_constraints, low=1)
-        self._cost = None if cost is None else copy_of_model("cost", cost, self.n_constraints)
-        self.sees_costs = cost is None
+        self._n_actions = self._reward.n_actions
+        self._n_constraints = whole_number("n_constraints", n_constraints, low=1)
+        self._cost = None if cost is None else copy_of_model("cost", cost, self._n_constraints)
+        self._sees_costs = cost is None
         self.step = finite_number("step", step, low=0.0)
         self.margin = finite_number("margin", margin, low=0.0)
         if not isinstance(guard, bool):
             raise InvalidInput(field="guard", must="be true or false", got=guard)
         self.guard = guard
         self.clip = None if clip is None else finite_number("clip", clip)
-        self.cost_range = real_array("cost_range", cost_range, (2,), (self.n_constraints, 2)).copy()
-        self._unit = np.abs(self.cost_range).max(axis=-1) * np.ones(self.n_constraints)
+        self.cost_range = real_array("cost_range", cost_range, (2,), (self._n_constraints, 2)).copy()
+        self._unit = np.abs(self.cost_range).max(axis=-1) * np.ones(self._n_constraints)
         if not self._unit.all():
             raise InvalidInput(f"cost_range must hold a cost other than 0, but got {cost_range!r}.")
-        self._queue = np.zeros(self.n_constraints)
-        self._expected = np.zeros(self.n_constraints)
+        self._queue = np.zeros(self._n_constraints)
+        self._expected = np.zeros(self._n_constraints)
 
-    @property
-    def dual(self) -> Array:
+    def _dual(self) -> Array:
         """λ for the next decision, (K,)."""
-        rate = self.step / math.sqrt(self.decisions.made + 1)
+        rate = self.step / math.sqrt(self._pending.made + 1)
         prices: Array = rate * np.maximum(0.0, self._queue) / self._unit**2
         return prices
 
@@ -111,17 +111,17 @@ class Lagrangian(Policy):
         """Running totals, (K,), with the estimated costs of decisions whose own are not seen yet."""
         return self._expected.copy()
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The best by optimistic reward less the price of its costs."""
         means, widths = estimates(self._reward, offer.phi, offer.ids)
-        radius = hooks.radius(self._reward, self.decisions.made + 2)
+        radius = hooks.radius(self._reward, self._pending.made + 2)
         with np.errstate(invalid="ignore"):
             upper = means[:, 0] + radius * widths[:, 0]
         rewards = np.where(np.isinf(widths[:, 0]), np.inf, upper)
         if self.clip is not None:
             rewards = np.minimum(rewards, self.clip)
         W = offer.W if self._cost is None else estimates(self._cost, offer.psi, offer.ids)[0]
-        values = rewards - W @ self.dual
+        values = rewards - W @ self._dual()
         if self.guard:
             # Of costs that are known the totals are exact; what is expected of others is rounded in any case.
             expected = (
@@ -132,48 +132,48 @@ class Lagrangian(Policy):
             values = np.where(expected.kept_rows(W), values, -np.inf)
         return Choice(best_row(values), rewards, values, note=W)
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Queue and totals grow by the cost of the choice."""
         w = choice.note[choice.row]
         self._expected += w
-        margin = self.margin * self._unit / math.sqrt(self.decisions.made + 1)
+        margin = self.margin * self._unit / math.sqrt(self._pending.made + 1)
         self._queue[...] = np.maximum(0.0, self._queue + w + margin)
 
-    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+    def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """φ; ψ followed by the costs that were expected."""
-        phi, psi = Policy.kept_features(self, offer, choice)
+        phi, psi = Policy._kept_features(self, offer, choice)
         if self._cost is None:
             return phi, None
         return phi, np.concatenate([[] if psi is None else psi, choice.note[choice.row]])
 
-    def kept_lengths(self) -> tuple[int, int]:
+    def _kept_lengths(self) -> tuple[int, int]:
         """φ; ψ and K costs."""
-        n_phi, n_psi = Policy.kept_lengths(self)
-        return n_phi, n_psi if self._cost is None else n_psi + self.n_constraints
+        n_phi, n_psi = Policy._kept_lengths(self)
+        return n_phi, n_psi if self._cost is None else n_psi + self._n_constraints
 
-    def learn_costs(self, pending: Pending, costs: Array) -> None:
+    def _learn_costs(self, pending: Pending, costs: Array) -> None:
         """Put what was seen in the place of what was expected."""
         assert self._cost is not None
         assert pending[3] is not None
-        psi, expected = np.split(pending[3], [-self.n_constraints])
+        psi, expected = np.split(pending[3], [-self._n_constraints])
         self._cost.learn(psi if len(psi) else None, costs, pending[1])
         self._expected += costs - expected
         self._queue += costs - expected
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """The queue behind the prices, and the totals with what is expected of pending decisions."""
         return {"queue": self._queue, "expected": self._expected}
 
     @property
-    def cost_bounds(self) -> Array:
+    def _cost_bounds(self) -> Array:
         """What observed costs must lie in, (K, 2)."""
-        bounds: Array = self.cost_range * np.ones((self.n_constraints, 1)) + [-COST_ROUNDING, COST_ROUNDING]
+        bounds: Array = self.cost_range * np.ones((self._n_constraints, 1)) + [-COST_ROUNDING, COST_ROUNDING]
         return bounds
 
     def __repr__(self) -> str:
         cost = "" if self._cost is None else f", cost={self._cost!r}"
         guard = ", guard=True" if self.guard else ""
         return (
-            f"Lagrangian({self._reward!r}{cost}, n_constraints={self.n_constraints}, step={self.step:g}, "
+            f"Lagrangian({self._reward!r}{cost}, n_constraints={self._n_constraints}, step={self.step:g}, "
             f"margin={self.margin:g}{guard})"
         )

@@ -9,8 +9,8 @@ import numpy as np
 
 from tightrope.models import Model
 from tightrope.offer import Offer
+from tightrope.policies.choices import Choice
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice
 from tightrope.policies.priced_thompson import PricedThompson, Units
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
@@ -57,7 +57,7 @@ class LagrangianThompson(PricedThompson):
     >>> for _ in range(500):
     ...     decision = policy.decide(costs=[[-0.2], [0.3]])
     ...     policy.learn(decision, (0.1, 0.9)[decision.action])
-    >>> bool(policy.totals[0] <= 0), policy.dual.round(1).tolist()
+    >>> bool(policy.totals[0] <= 0), policy.hooks.dual().round(1).tolist()
     (True, [1.6])
     """
 
@@ -76,33 +76,33 @@ class LagrangianThompson(PricedThompson):
         PricedThompson.__init__(self, reward, n_constraints, cost, explore, cost_range, seed)
         self.step = finite_number("step", step, low=0.0)
         self.margin = finite_number("margin", margin, low=0.0)
-        self._queue = np.zeros(self.n_constraints)
+        self._queue = np.zeros(self._n_constraints)
 
-    def prices_at(self, t: int, units: Units) -> Array:
+    def _prices_at(self, t: int, units: Units) -> Array:
         """λ by the queues as they stand."""
         m = units.m * units.noise
         return np.asarray(self.step * units.rho * np.maximum(0.0, self._queue) / (m**2 * math.sqrt(t)))
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """The queues grow by the cost of the choice and the margin."""
-        PricedThompson.chosen(self, offer, choice)
+        PricedThompson._chosen(self, offer, choice)
         units = self._units()
-        margin = self.margin * units.m * units.noise / math.sqrt(self.decisions.made + 1)
+        margin = self.margin * units.m * units.noise / math.sqrt(self._pending.made + 1)
         self._queue[...] = np.maximum(0.0, self._queue + choice.note.costs[choice.row] + margin)
 
-    def learn_costs(self, pending: Pending, costs: Array) -> None:
+    def _learn_costs(self, pending: Pending, costs: Array) -> None:
         """Put what was seen in the place of what was expected, in the queues too."""
         expected = self._expected.copy()
-        PricedThompson.learn_costs(self, pending, costs)
+        PricedThompson._learn_costs(self, pending, costs)
         self._queue += self._expected - expected
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """With the queues behind the prices."""
-        return {**PricedThompson.arrays(self), "queue": self._queue}
+        return {**PricedThompson._arrays(self), "queue": self._queue}
 
     def __repr__(self) -> str:
         cost = "" if self._cost is None else f", cost={self._cost!r}"
         return (
-            f"LagrangianThompson({self._reward!r}{cost}, n_constraints={self.n_constraints}, step={self.step:g}, "
+            f"LagrangianThompson({self._reward!r}{cost}, n_constraints={self._n_constraints}, step={self.step:g}, "
             f"margin={self.margin:g})"
         )

@@ -12,8 +12,9 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
 from tightrope.offer import Offer
+from tightrope.policies.choices import Choice, best_row
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy, best_row
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
@@ -58,35 +59,34 @@ class LFG(Policy):
     True
     """
 
-    reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    n_actions: int
+    _reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    _n_actions: int
 
     def __init__(self, n_actions: int, *, shares: Any, eta: float = 1.0) -> None:
-        self.n_actions = whole_number("n_actions", n_actions, low=1)
-        self.shares = real_array("shares", shares, (self.n_actions,)).copy()
+        self._n_actions = whole_number("n_actions", n_actions, low=1)
+        self.shares = real_array("shares", shares, (self._n_actions,)).copy()
         require_range("shares", self.shares, 0.0, 1.0)
         if self.shares.sum() > 1.0 + 1e-9:
             raise InvalidInput(f"shares must sum to at most 1, but they sum to {self.shares.sum():.9g}.")
         self.eta = finite_number("eta", eta, low=0.0, open_low=True)
-        self._queue = np.zeros(self.n_actions)
-        self._rewards = ArmMeans(self.n_actions, bonus=math.sqrt(1.5))
+        self._queue = np.zeros(self._n_actions)
+        self._rewards = ArmMeans(self._n_actions, bonus=math.sqrt(1.5))
 
     @property
     def queue(self) -> Array:
         """Q (J,) after the last decision: what each arm is behind its share."""
         return self._queue.copy()
 
-    @property
-    def reward_model(self) -> ArmMeans:
+    def _reward_model(self) -> ArmMeans:
         """A copy of the means of the rewards."""
         return self._rewards.copy()
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The arm on offer with the highest debt plus η times its optimistic reward; features and costs are not looked at."""
         # Before the first decision nobody is behind: what the queue grows by in a round, it has not grown by yet.
-        debt = self._queue if self.decisions.made else np.maximum(0.0, self._queue + self.shares)
+        debt = self._queue if self._pending.made else np.maximum(0.0, self._queue + self.shares)
         core = kernels.new_core(0, 0, 0.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), ())
-        core[kernels.ROUNDS] = self.decisions.made
+        core[kernels.ROUNDS] = self._pending.made
         upper = np.empty(len(offer.ids))
         kernels.optimistic_rewards_arms(
             offer.ids, self._rewards.counts, self._rewards.sums, self._rewards.stat, core, upper
@@ -95,41 +95,40 @@ class LFG(Policy):
         row = best_row(values)
         return Choice(row, upper, values, note=debt)
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Q ← max(0, Q + s − 1{chosen})."""
-        chosen = np.arange(self.n_actions) == offer.ids[choice.row]
+        chosen = np.arange(self._n_actions) == offer.ids[choice.row]
         self._queue[...] = np.maximum(0.0, choice.note + self.shares - chosen)
 
-    def learn_reward(self, pending: Pending, reward: float) -> None:
+    def _learn_reward(self, pending: Pending, reward: float) -> None:
         """Take in the reward of an arm."""
         self._rewards.learn(None, reward, pending[1])
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """What each arm is behind its share, and what was seen of it."""
         return {
             "queue": self._queue,
             **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()},
         }
 
-    @property
-    def setting(self) -> Setting:
+    def _setting(self) -> Setting:
         """Mean rewards that do not depend on the context, and the minimum shares told."""
-        return self.asks(unit_rewards=True, told=(self._told_shares,))
+        return self._asks(unit_rewards=True, told=(self._told_shares,))
 
     def __repr__(self) -> str:
-        return f"LFG({self.n_actions}, eta={self.eta:g})"
+        return f"LFG({self._n_actions}, eta={self.eta:g})"
 
     def _told_shares(self, problem: Problem, truth: Truth) -> Iterator[str]:
-        if problem.n_actions != self.n_actions:
+        if problem.n_actions != self._n_actions:
             return
         awake = truth.available[truth.met]
         rewards = np.where(awake, truth.rewards[truth.met], np.nan)
-        for j in range(self.n_actions):
+        for j in range(self._n_actions):
             seen = rewards[awake[:, j], j]
             if len(seen) and np.ptp(seen) > 1e-9:
                 yield f"the mean reward of action {j} depends on the context"
                 break
-        rules = self.shares[:, None] - np.eye(self.n_actions)
+        rules = self.shares[:, None] - np.eye(self._n_actions)
         for k in range(problem.n_constraints):
             gaps = np.abs(truth.costs[truth.met][:, :, k][:, None, :] - rules)
             if not (np.where(awake[:, None, :], gaps, 0.0).max(axis=(0, 2)) <= 1e-9).any():

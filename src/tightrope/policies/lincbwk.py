@@ -10,8 +10,9 @@ import numpy as np
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.budget import Budgets
+from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting, usage_within
@@ -79,14 +80,14 @@ class LinCBwK(Policy):
     ) -> None:
         self._account = Budgets(limits, horizon)
         self.limits, self.horizon = self._account.limits, self._account.horizon
-        self.n_constraints = len(self.limits)
+        self._n_constraints = len(self.limits)
         self.noop = whole_number("noop", noop)
         self.Z = 1.0 / self._account.rate if Z is None else finite_number("Z", Z, low=0.0, open_low=True)
         self.failure = failure_probability(failure)
         self._reward = copy_of_model("reward", reward)
-        self._cost = copy_of_model("cost", cost, self.n_constraints)
-        self._step = min(0.5, math.sqrt(math.log(self.n_constraints + 1) / self.horizon))
-        self._log_u = np.zeros(self.n_constraints)
+        self._cost = copy_of_model("cost", cost, self._n_constraints)
+        self._step = min(0.5, math.sqrt(math.log(self._n_constraints + 1) / self.horizon))
+        self._log_u = np.zeros(self._n_constraints)
 
     @property
     def budget(self) -> Array:
@@ -106,55 +107,53 @@ class LinCBwK(Policy):
         prices: Array = u / (math.exp(-top) + u.sum())
         return prices
 
-    @property
-    def dual(self) -> Array:
+    def _dual(self) -> Array:
         """Z λ by resource, (K,), in units of usage less its limit."""
         return self.Z * self.prices * self._account.rate / self.limits
 
     @property
-    def cost_bounds(self) -> Array:
+    def _cost_bounds(self) -> Array:
         """What observed costs must lie in, (K, 2)."""
         return self._account.cost_bounds
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The best by optimistic reward less the price of the optimistic usage, or the no-op."""
         noop = offer.row_of("noop", self.noop)
-        quantities = (1 + self.n_constraints) / self.failure
+        quantities = (1 + self._n_constraints) / self.failure
         r, widths = estimates(self._reward, offer.phi, offer.ids)
         v, usage_widths = estimates(self._cost, offer.psi, offer.ids)
         usage = v - hooks.radius(self._cost, quantities) * usage_widths
         usage[noop] = 0.0
         rewards = r[:, 0] + hooks.radius(self._reward, quantities) * widths[:, 0]
         values = rewards - self.Z * (usage @ self.prices)
-        if self.decisions.made < self.horizon and self._account.affords():
+        if self._pending.made < self.horizon and self._account.affords():
             row = best_row(values)
         else:
             row, values = noop, np.where(np.arange(len(values)) == noop, values, -np.inf)
         return Choice(row, rewards, values)
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Reserve what it may use."""
         if offer.ids[choice.row] != self.noop:
             self._account.reserve()
 
-    def learn_costs(self, pending: Pending, costs: Array) -> None:
+    def _learn_costs(self, pending: Pending, costs: Array) -> None:
         """Learn the usage, which is known to be 0 for the no-op, and move the prices."""
         usage = self._account.usage(costs)
         v = self._account.scaled(usage)
         if pending[1] != self.noop:
             self._account.settle(usage)
-            Policy.learn_costs(self, pending, v)
+            Policy._learn_costs(self, pending, v)
         g = v - self._account.rate
         self._log_u += np.where(g > 0.0, g * math.log1p(self._step), -g * math.log1p(-self._step))
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """The weights of the resources, and the account."""
         return {"log_u": self._log_u, **self._account.arrays()}
 
-    @property
-    def setting(self) -> Setting:
+    def _setting(self) -> Setting:
         """Costs seen after acting that are usage less a limit, and an action that uses nothing."""
-        return self.asks(counts_on=(("the no-op", self.noop),), told=(usage_within(self.limits, self.noop),))
+        return self._asks(counts_on=(("the no-op", self.noop),), told=(usage_within(self.limits, self.noop),))
 
     def __repr__(self) -> str:
         limits = ", ".join(f"{limit:g}" for limit in self.limits)

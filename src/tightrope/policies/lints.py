@@ -9,7 +9,8 @@ import numpy as np
 from tightrope import kernels
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
+from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates, failure_probability
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.validation import Array, whole_number
 
@@ -48,11 +49,11 @@ class LinTS(Policy):
         self.failure = failure_probability(failure)
         self.seed = whole_number("seed", seed)
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The best by a sampled θ̃."""
-        t, bonus = self.decisions.made + 1, float(getattr(self._reward, "bonus", 1.0))
+        t, bonus = self._pending.made + 1, float(getattr(self._reward, "bonus", 1.0))
         v = bonus * math.sqrt(9.0 * hooks.dimension(self._reward) * math.log(t / self.failure))
-        values = sampled_values(self._reward, offer, v, self.seed, self.decisions.made)
+        values = sampled_values(self._reward, offer, v, self.seed, self._pending.made)
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
         return Choice(best_row(values), means, values, np.full(len(values), math.nan))
 

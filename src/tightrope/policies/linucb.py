@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tightrope.models import Model
 from tightrope.policies.pessimistic_optimistic import PessimisticOptimistic
-from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class LinUCB(PessimisticOptimistic):
     0
     """
 
-    loop: ClassVar[str | None] = PessimisticOptimistic.loop
+    _loop: ClassVar[str | None] = PessimisticOptimistic._loop
 
     def __init__(
         self,
@@ -44,17 +43,12 @@ class LinUCB(PessimisticOptimistic):
     ) -> None:
         PessimisticOptimistic.__init__(self, 0, reward, context=context, horizon=horizon)
 
-    def settings(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """All that is not arrays, as plain data."""
         kept = ("reward", "context", "horizon", "owner", "pending_groups")
-        return {name: value for name, value in PessimisticOptimistic.settings(self).items() if name in kept}
-
-    @classmethod
-    def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """What the constructor was given, from `settings`."""
-        return Policy.parameters_from(settings)
+        return {name: value for name, value in PessimisticOptimistic._settings(self).items() if name in kept}
 
     def __repr__(self) -> str:
-        horizon = self.settings()["horizon"]
+        horizon = self._settings()["horizon"]
         shown = [*self._shown_models(), *([] if horizon is None else [f"horizon={horizon}"])]
         return f"LinUCB({', '.join(shown)})"

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tightrope.kernels import prices
 from tightrope.models import Model
 from tightrope.offer import Offer
-from tightrope.policies.policy import Choice, Policy
+from tightrope.policies.choices import Choice
+from tightrope.policies.policy import Policy
 from tightrope.policies.priced_thompson import PricedThompson, Units
 from tightrope.policies.registry import register
 from tightrope.policies.shadow_price.beliefs import Beliefs
@@ -97,7 +98,7 @@ class LPThompson(PricedThompson):
         PricedThompson.__init__(self, reward, n_constraints, cost, explore, cost_range, seed)
         self.caution = finite_number("caution", caution, low=0.0)
         self.memory = whole_number("memory", memory, low=1)
-        self._price = np.zeros(self.n_constraints)
+        self._price = np.zeros(self._n_constraints)
         self._next = np.full(1, FIRST_SOLVE, dtype=np.int64)
         self._rounds = RoundMemory()
 
@@ -106,13 +107,13 @@ class LPThompson(PricedThompson):
         """p, the prices of the last solve, (K,)."""
         return self._price.copy()
 
-    def prices_at(self, t: int, units: Units) -> Array:
+    def _prices_at(self, t: int, units: Units) -> Array:
         """λ: the prices of the last solve, corrected by the totals."""
         off = self._expected + self._buffer(t, units)
         feedback = FEEDBACK * units.rho * off / (units.m**2 * math.sqrt(t))
         return np.asarray(np.maximum(0.0, self._price + feedback))
 
-    def barrier(self, t: int, units: Units, costs: Array) -> Array:
+    def _barrier(self, t: int, units: Units, costs: Array) -> Array:
         """The climb of every action: a step across zero is dear, one back is paid for."""
         if not self.caution:
             return np.zeros(len(costs))
@@ -124,47 +125,47 @@ class LPThompson(PricedThompson):
         climb = height(self._expected + costs) - height(self._expected)
         return np.asarray(climb @ (units.rho / units.m))
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Count and remember the round, and solve for prices where it is time."""
-        PricedThompson.chosen(self, offer, choice)
-        t = self.decisions.made + 1
+        PricedThompson._chosen(self, offer, choice)
+        t = self._pending.made + 1
         self._remember(t, Remembered(offer.ids, offer.phi, offer.psi, offer.W))
         if t >= self._next[0]:
             self._next[0] = max(t + LEAST_WAIT, math.floor(GROWTH * t))
             self._price[...] = self._solved(t)
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """With the prices, and the round of the next solve."""
-        return {**PricedThompson.arrays(self), "price": self._price, "next": self._next}
+        return {**PricedThompson._arrays(self), "price": self._price, "next": self._next}
 
-    def state(self) -> Arrays:
+    def _state(self) -> Arrays:
         """With the remembered rounds."""
         rounds = {f"memory/{name}": array for name, array in self._rounds.arrays()[0].items()}
-        return {**Policy.state(self), **rounds}
+        return {**Policy._state(self), **rounds}
 
-    def load(self, arrays: Arrays) -> None:
+    def _load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`."""
         part = "memory/"
         own = {name.removeprefix(part): one for name, one in arrays.items() if name.startswith(part)}
         rounds, _ = RoundMemory.restore(own)
-        Policy.load(self, arrays)
+        Policy._load(self, arrays)
         self._rounds = rounds
 
-    def forget_inputs(self, numbers: Collection[int]) -> None:
+    def _forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop what is kept of these decisions, the remembered rounds too."""
-        PricedThompson.forget_inputs(self, numbers)
+        PricedThompson._forget_inputs(self, numbers)
         self._rounds.forget({*numbers})
 
-    def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
+    def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands, with what it remembers."""
-        Policy.resume(self, old, same_costs=same_costs, shifts=shifts)
+        Policy._resume(self, old, same_costs=same_costs, shifts=shifts)
         if isinstance(old, LPThompson):
             self._rounds, _ = RoundMemory.restore(old._rounds.arrays()[0])
             self._rounds.shorten(self.memory)
 
     def __repr__(self) -> str:
         cost = "" if self._cost is None else f", cost={self._cost!r}"
-        return f"LPThompson({self._reward!r}{cost}, n_constraints={self.n_constraints}, caution={self.caution:g})"
+        return f"LPThompson({self._reward!r}{cost}, n_constraints={self._n_constraints}, caution={self.caution:g})"
 
     def _buffer(self, t: int, units: Units) -> Array:
         return np.asarray(self.caution * units.noise * units.m * t**0.25)
@@ -173,16 +174,16 @@ class LPThompson(PricedThompson):
         """Each of the rounds up to t is remembered with the same probability."""
         slot = len(self._rounds)
         if slot >= self.memory:
-            slot = int(self.uniform(_MEMORY_SLOT) * t)
+            slot = int(self._uniform(_MEMORY_SLOT) * t)
         if slot < self.memory:
-            self._rounds.remember(slot, entry, entry.mark(), decision=self.decisions.made)
+            self._rounds.remember(slot, entry, entry.mark(), decision=self._pending.made)
 
     def _solved(self, t: int) -> Array:
         """p from what is remembered, believed and owed."""
         entries, weights = self._rounds.sample(math.inf)
         models, units = Beliefs(self._reward, self._cost), self._units()
         believed = models.rewards_of(entries)
-        drawn = self.explore * believed.deviations * self.normals(len(believed.means), _SOLVE_SLOT)
+        drawn = self.explore * believed.deviations * self._normals(len(believed.means), _SOLVE_SLOT)
         if self._cost is None:
             costs = np.concatenate([entry.W for entry in entries])
         else:

@@ -11,8 +11,9 @@ import numpy as np
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.offer import Offer
+from tightrope.policies.choices import Choice
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
@@ -56,14 +57,14 @@ class OPB(Policy):
     array([1., 0., 0., 0.])
     """
 
-    randomised: ClassVar[bool] = True
-    loop: ClassVar[str | None] = "opb"
-    refuses: ClassVar[tuple[tuple[str, ...], str]] = (
+    _randomised: ClassVar[bool] = True
+    _loop: ClassVar[str | None] = "opb"
+    _refuses: ClassVar[tuple[tuple[str, ...], str]] = (
         ("features", "costs", "actions"),
         "arms without features, costs seen after, all on offer",
     )
-    n_constraints = 1
-    n_actions: int
+    _n_constraints = 1
+    _n_actions: int
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class OPB(Policy):
         cost_noise: float = 1.0,
         seed: int = 0,
     ) -> None:
-        self.n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
+        self._n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
         self.horizon = whole_number("horizon", horizon, low=1)
         self.safe_arm = whole_number("safe_arm", safe_arm)
         if self.safe_arm >= self.n_arms:
@@ -106,24 +107,24 @@ class OPB(Policy):
             ]
         )
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """Draw an arm from the mixture. There is nothing to show before acting, and all arms are always on offer."""
         indices = np.empty((2, self.n_arms))
         i, j, weight = kernels.opb_mixture(self.counts, self.sums, self.constants, indices)
         pi = np.zeros(self.n_arms)
         pi[i] += 1.0 - weight
         pi[j] += weight
-        return Choice(int(j if self.uniform() < weight else i), indices[0], indices[0] - indices[1], pi)
+        return Choice(int(j if self._uniform() < weight else i), indices[0], indices[0] - indices[1], pi)
 
-    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+    def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """Room for reward and cost: an arm counts an outcome when all of it is known."""
         return np.zeros(2), None
 
-    def kept_lengths(self) -> tuple[int, int]:
+    def _kept_lengths(self) -> tuple[int, int]:
         """Reward and cost."""
         return 2, 0
 
-    def learn_outcome(
+    def _learn_outcome(
         self, pending: Pending, reward: float | None, costs: Array | None, complete: bool
     ) -> None:
         """Keep the part of an outcome that comes first, and count both."""
@@ -137,19 +138,18 @@ class OPB(Policy):
             self.counts[arm] += 1.0
             self.sums[arm] += outcome
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """Outcomes by arm: how many, and the sums of reward and cost."""
         return {"rewards/counts": self.counts, "rewards/sums": self.sums}
 
     @property
-    def cost_bounds(self) -> Array:
+    def _cost_bounds(self) -> Array:
         """What observed costs must lie in, (1, 2)."""
         return self.cost_range[None] + [[-1e-9, 1e-9]]
 
-    @property
-    def setting(self) -> Setting:
+    def _setting(self) -> Setting:
         """Arms alone, one cost seen after acting, and a safe arm whose mean cost is as told."""
-        return self.asks(
+        return self._asks(
             takes_features=False, takes_contexts=False, takes_sleep=False, told=(self._told_cost,)
         )
 

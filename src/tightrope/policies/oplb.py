@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.models import hooks
 from tightrope.offer import Offer
+from tightrope.policies.choices import Choice, best_row, estimates, one_hot
 from tightrope.policies.oracle import mixture_cdf
-from tightrope.policies.policy import Choice, Policy, best_row, estimates, one_hot
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction
 from tightrope.policies.state_file import Arrays
@@ -68,11 +69,11 @@ class OPLB(OneSafeAction):
     (0, [0.9, 0.1])
     """
 
-    randomised: ClassVar[bool] = True
+    _randomised: ClassVar[bool] = True
 
     @cached_property
     def _program(self) -> MixtureProgram | None:
-        if self.n_constraints == 1:
+        if self._n_constraints == 1:
             return None
         from tightrope.lp import MixtureProgram  # the LP solver takes long to import
 
@@ -82,11 +83,11 @@ class OPLB(OneSafeAction):
     def _basis(self) -> NDArray[np.int8]:
         return np.empty(0, dtype=np.int8)
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """Draw an action from the mixture."""
         safe = offer.row_of("safe_action", self.safe_action)
         xi = -self.safe_cost
-        quantities = (1 + self.n_constraints) / self.failure
+        quantities = (1 + self._n_constraints) / self.failure
         C_r, C_w = hooks.radius(self._reward, quantities), hooks.radius(self._cost, quantities)
         w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
         r, widths = estimates(self._reward, offer.phi, offer.ids)
@@ -98,22 +99,22 @@ class OPLB(OneSafeAction):
         pi = best_mixture(optimistic, pessimistic, self._program)
         if pi is None:  # only where the solver fails: the safe action alone meets the program
             pi = one_hot(safe, len(offer.ids))
-        row = int(kernels.pick(mixture_cdf(pi[None])[0], self.uniform()))
+        row = int(kernels.pick(mixture_cdf(pi[None])[0], self._uniform()))
         basis = self._basis if self._program is None else self._program.basis
         return Choice(row, r[:, 0], optimistic, pi, basis)
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """The next program starts where this one ended."""
         self._basis = choice.note
 
-    def state(self) -> Arrays:
+    def _state(self) -> Arrays:
         """With the basis from which the next program starts: the last bits of its solution depend on it."""
-        return {**Policy.state(self), "basis": self._basis}
+        return {**Policy._state(self), "basis": self._basis}
 
-    def load(self, arrays: Arrays) -> None:
+    def _load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`."""
         self._basis = np.array(arrays["basis"], dtype=np.int8)
-        Policy.load(self, arrays)
+        Policy._load(self, arrays)
 
 
 def best_mixture(u: Array, W: Array, program: MixtureProgram | None = None) -> Array | None:

@@ -10,7 +10,8 @@ import numpy as np
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.offer import Offer
-from tightrope.policies.policy import Choice, Policy
+from tightrope.policies.choices import Choice
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.problem import Problem, Setting, Truth
 from tightrope.validation import Array, real_array, require_range, whole_number
@@ -27,11 +28,11 @@ class Oracle(Policy):
     1
     """
 
-    randomised: ClassVar[bool] = True
-    loop: ClassVar[str | None] = "table"
-    learns: ClassVar[bool] = False
-    sees_context = True
-    n_actions: int
+    _randomised: ClassVar[bool] = True
+    _loop: ClassVar[str | None] = "table"
+    _learns: ClassVar[bool] = False
+    _sees_context = True
+    _n_actions: int
 
     def __init__(self, x: Any, *, seed: int = 0) -> None:
         self.x = real_array("x", x, (None, None)).copy()
@@ -40,23 +41,22 @@ class Oracle(Policy):
         if bad.any():
             c = int(np.argmax(bad))
             raise InvalidInput(f"x[{c}] must sum to 1, but it sums to {self.x[c].sum():.9g}.")
-        self.n_actions = self.x.shape[1]
+        self._n_actions = self.x.shape[1]
         self.seed = whole_number("seed", seed)
         self.cdf = mixture_cdf(self.x)
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """Draw from the mixture of the context."""
         c = offer.context
         if c is None or not 0 <= whole_number("context", c) < len(self.x):
             raise InvalidInput(f"context must be a whole number below {len(self.x)}, but got {c!r}.")
-        action = int(kernels.pick(self.cdf[c], self.uniform()))
+        action = int(kernels.pick(self.cdf[c], self._uniform()))
         pi = np.diff(self.cdf[c], prepend=0.0)[offer.ids]
         return Choice(int(np.argmax(offer.ids == action)), np.zeros(len(pi)), pi, pi)
 
-    @property
-    def setting(self) -> Setting:
+    def _setting(self) -> Setting:
         """A table of the environment's own size, that plays nothing which is not on offer."""
-        return self.asks(n_contexts=len(self.x), told=(self._told_contexts,))
+        return self._asks(n_contexts=len(self.x), told=(self._told_contexts,))
 
     def _told_contexts(self, problem: Problem, truth: Truth) -> Iterator[str]:
         if self.x.shape != truth.rewards.shape:

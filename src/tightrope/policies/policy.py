@@ -7,91 +7,108 @@ import os
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from operator import attrgetter
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from msgspec.structs import replace
 
-from tightrope import displays, kernels
+from tightrope import kernels
 from tightrope.concerns import Concern, warn
 from tightrope.errors import InvalidInput
 from tightrope.ledger.totals import Totals
-from tightrope.models import MODELS, Model, hooks
+from tightrope.models import Model, hooks
 from tightrope.models.background import BackgroundWork
-from tightrope.models.model import NO_DECISION, missing_sizes
-from tightrope.models.sizes import read_model
-from tightrope.offer import Offer, OfferReader, rows_for_each
-from tightrope.policies.decision import NOBODY, Decision, Labels, Quote, Sampling
+from tightrope.models.model import NO_DECISION
+from tightrope.offer import Offer, OfferReader, rounds_given, rows_for_each
+from tightrope.policies.choices import Choice, one_hot
+from tightrope.policies.decision import NOBODY, Decision, Explanation, Labels, Quote, Sampling
+from tightrope.policies.hooks import PolicyHooks, received, restored
+from tightrope.policies.notebook import policy_page
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.plain_values import as_float
 from tightrope.policies.state_file import Arrays, checked, write_state
-from tightrope.policies.watch import LOOK_EVERY, Watch, constraint_words, next_look
-from tightrope.problem import Setting
+from tightrope.policies.watch import LOOK_EVERY, Watch, next_look
+from tightrope.problem import Problem, Setting
 from tightrope.registry import found_by, reference
-from tightrope.trust import grant
-from tightrope.validation import COST_LIMIT, LARGEST, Array, finite_number, real_array, require_range
+from tightrope.rules import Rules
+from tightrope.validation import (
+    COST_LIMIT,
+    LARGEST,
+    Array,
+    finite_number,
+    real_array,
+    require_range,
+    whole_number,
+)
 
-__all__ = ["Choice", "Policy", "copy_of_model"]
+__all__ = ["Choice", "Policy"]
+
+# A hook is what a policy has under the same name with a leading underscore.
+_HOOKS = PolicyHooks.__struct_fields__
+_own_hooks = attrgetter(*(f"_{name}" for name in _HOOKS))
 
 
-class Choice(NamedTuple):
-    """A row; by row expected rewards, values compared and, if drawn, probabilities (NaN: no closed form); a note for `chosen`."""
-
-    row: int
-    rewards: Array
-    values: Array
-    probabilities: Array | None = None
-    note: Any = None
+def _unpack_choice(trace: Array, J: int, _: Sampling) -> dict[str, Any]:
+    rewards, values, probabilities = trace.reshape(3, J).copy()
+    return {
+        "rewards": rewards,
+        "values": values,
+        "probabilities": probabilities,
+        "costs": np.empty((J, 0)),
+        "queue": np.empty(0),
+    }
 
 
 class Policy:
-    """A policy keeps its constructor's parameters under their names, its state in arrays, and its pending decisions in one place.
+    """What decides and learns: a policy of the package, or one of your own.
 
-    One of your own defines `choose`, and as far as it needs them `chosen`, `learn_reward`, `learn_costs`, `arrays` and `setting`;
-    it can then be simulated, compared, saved, loaded and served. It says with `n_constraints` and `sees_costs` which costs it looks
-    at. Models are parameters called `reward` and `cost`, kept as `_reward` and `_cost` (`copy_of_model`). Randomness comes from
-    `uniform`, which depends on the seed and the decision's number alone, so that `choose` can be asked again.
-    `examples/own_policy.py` is one.
+    One of your own defines `_choose`, and as far as it needs them the other methods in the first part of this class; it can then be
+    simulated, compared, saved, loaded and served. It keeps its constructor's parameters under their names, with or without a
+    leading underscore, and its state in arrays. Models are parameters called `reward` and `cost`, kept as `_reward` and `_cost`
+    (`copy_of_model`). `_n_constraints` and `_sees_costs` say which costs it looks at. Randomness comes from `_uniform`, which
+    depends on the seed and the decision's number alone, so that `_choose` can be asked again. `examples/own_policy.py` is one.
     """
 
     kind: ClassVar[str]
-    n_actions: int | None = None
-    n_constraints: int = 0
-    # The compiled loop of the simulator that can take the policy's place.
-    loop: ClassVar[str | None] = None
-    # Whether `decide` is shown the costs of the actions on offer; those of a policy with constraints are else seen after acting.
-    sees_costs: bool = False
-    # Whether `decide` is told the number of the context, which no learner is.
-    sees_context: bool = False
-    # Whether `decide` asks for the group of the context, where rules are among groups, even if it is given all costs.
-    asks_for_group: ClassVar[bool] = False
-    # Whether its choices are drawn with probabilities that have a closed form.
-    randomised: ClassVar[bool] = False
-    # Whether outcomes are looked at, and in what range rewards must lie.
-    learns: ClassVar[bool] = True
-    reward_range: ClassVar[tuple[float, float] | None] = None
+    _n_actions: int | None = None
+    _n_constraints: int = 0
+    # As `Traits` says. Costs that `decide` is not shown are seen after acting.
+    _loop: ClassVar[str | None] = None
+    _sees_costs: bool = False
+    _sees_context: bool = False
+    _asks_for_group: ClassVar[bool] = False
+    _randomised: ClassVar[bool] = False
+    _learns: ClassVar[bool] = True
+    # In what range rewards must lie.
+    _reward_range: ClassVar[tuple[float, float] | None] = None
     # What can't be given to `decide`, and why.
-    refuses: ClassVar[tuple[tuple[str, ...], str]] = ((), "")
+    _refuses: ClassVar[tuple[tuple[str, ...], str]] = ((), "")
     # What is done with a concern that is new; a service logs it, a simulation collects `concerns` at the end.
-    notify: Callable[[Concern], None] = staticmethod(warn)
+    _notify: Callable[[Concern], None] = staticmethod(warn)
+    # How the numbers behind its decisions are read.
+    _labels: Labels = Labels(None, None, _unpack_choice)
     _reward: Model | None = None
     _cost: Model | None = None
     _look_at: int = LOOK_EVERY
+    _cost_of_rules: Callable[[], Any] | None = None
 
     def __init_subclass__(cls) -> None:
         cls.kind = found_by(cls)
+        # One that inherits may decide otherwise.
+        cls._loop = vars(cls).get("_loop")
 
     # What a policy defines
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The row to play. Changes nothing."""
-        raise NotImplementedError(f"{type(self).__name__} must define choose(self, offer).")
+        raise NotImplementedError(f"{type(self).__name__} must define _choose(self, offer).")
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Take note that the choice is played, or another row in its place, which someone else has chosen (`commit`)."""
         return
 
-    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+    def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """φ and ψ at which the outcome will be learnt."""
         row = choice.row
         return (
@@ -99,133 +116,108 @@ class Policy:
             None if offer.psi is None else offer.psi[row].copy(),
         )
 
-    def learn_reward(self, pending: Pending, reward: float) -> None:
+    def _learn_reward(self, pending: Pending, reward: float) -> None:
         """Take in the reward of a decision."""
         if self._reward is not None:
             self._reward.learn(pending[2], reward, pending[1])
 
-    def learn_costs(self, pending: Pending, costs: Array) -> None:
+    def _learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the K costs of a decision, which are seen after acting."""
         if self._cost is not None:
             self._cost.learn(pending[3], costs, pending[1])
 
-    def learn_outcome(
+    def _learn_outcome(
         self, pending: Pending, reward: float | None, costs: Array | None, complete: bool
     ) -> None:
         """Take in the parts of an outcome that have come; `complete` where none is left to come."""
         if reward is not None:
-            self.learn_reward(pending, reward)
+            self._learn_reward(pending, reward)
         if costs is not None:
-            self.learn_costs(pending, costs)
+            self._learn_costs(pending, costs)
 
-    def kept_lengths(self) -> tuple[int, int]:
+    def _kept_lengths(self) -> tuple[int, int]:
         """How many numbers φ and ψ of a pending decision have."""
         return (
             0 if self._reward is None else self._reward.n_features,
             0 if self._cost is None else self._cost.n_features,
         )
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """Further state by name, the arrays themselves, of constant shapes; `rewards/…` and `usage/…` is what was learnt."""
         return {}
 
-    @property
-    def setting(self) -> Setting:
+    def _setting(self) -> Setting:
         """What the policy asks of its problem."""
-        return self.asks()
+        return self._asks()
 
-    def asks(self, **more: Any) -> Setting:
+    def _asks(self, **more: Any) -> Setting:
         """As many actions, models that fit, costs seen when the policy sees them; and what else it names."""
         return Setting(
-            n_actions=self.n_actions,
-            n_constraints=self.n_constraints or None,
-            seen_before=np.full(self.n_constraints, self.sees_costs),
+            n_actions=self._n_actions,
+            n_constraints=self._n_constraints or None,
+            seen_before=np.full(self._n_constraints, self._sees_costs),
             reward=self._reward,
             cost=self._cost,
             **more,
         )
 
     @property
-    def cost_bounds(self) -> Array:
+    def _cost_bounds(self) -> Array:
         """What observed costs must lie in, (K, 2)."""
-        return np.array([[-COST_LIMIT, COST_LIMIT]] * self.n_constraints)
+        return np.array([[-COST_LIMIT, COST_LIMIT]] * self._n_constraints)
 
-    def own_concerns(self) -> list[Concern]:
+    def _own_concerns(self) -> list[Concern]:
         """What stands in the way of this kind of policy, by its models and queues or prices as they are."""
         return []
 
-    def remedy_of_totals(self, constraints: Sequence[int]) -> str:
+    def _remedy_of_totals(self, constraints: Sequence[int]) -> str:
         """What helps where the totals of these constraints stay above zero."""
         return "The shadow-price policy takes running totals into account; `tightrope oracle SPEC` says if the rules can be met."
 
-    def cost_sizes(self) -> Array:
+    def _cost_sizes(self) -> Array:
         """How large a cost of each constraint is, (K,): a total that is smaller is of no concern."""
-        return np.ones(self.n_constraints)
+        return np.ones(self._n_constraints)
 
-    def cost_scales(self) -> Array:
+    def _cost_scales(self) -> Array:
         """What turns the total of each constraint, (K,), into the units of its rule."""
-        return np.ones(self.n_constraints)
+        return np.ones(self._n_constraints)
 
     # What follows
 
     @cached_property
-    def decisions(self) -> PendingDecisions:
+    def _pending(self) -> PendingDecisions:
         """The decisions whose outcome is still to come, and the number of all that were made."""
         return PendingDecisions()
 
     @cached_property
     def _input(self) -> OfferReader:
-        K = self.n_constraints if self.sees_costs else 0
+        K = self._n_constraints if self._sees_costs else 0
         models = self._reward, self._cost
-        return OfferReader(*models, K, np.ones(K, dtype=bool), n_actions=self.n_actions, ignores=True)
+        return OfferReader(*models, K, np.ones(K, dtype=bool), n_actions=self._n_actions, ignores=True)
 
     @cached_property
     def _ledger(self) -> Totals:
-        return Totals(self.n_constraints)
+        return Totals(self._n_constraints)
 
     @cached_property
     def _watch(self) -> Watch:
-        return Watch(self.n_constraints)
+        return Watch(self._n_constraints)
 
     def concerns(self) -> list[Concern]:
         """What the policy can't do as it is asked to, as far as its state shows: each with the numbers, in words, and the remedy.
 
         Totals are judged as they stand, from decision 512 on, by what was seen of them before every 64th decision. What is new is
-        told once, as a `PolicyWarning` unless `notify` says otherwise: of totals before any of these decisions, of all else before
-        decision 512 and whenever the number of decisions has doubled.
+        told once, as a `PolicyWarning` unless `hooks.report_to` says otherwise: of totals before any of these decisions, of all
+        else before decision 512 and whenever the number of decisions has doubled.
         """
-        return [*self.own_concerns(), *self._watch.concerns(self, self._reward)]
+        return [*self._own_concerns(), *self._watch.concerns(self, self._reward)]
 
     def _repr_html_(self) -> str:
-        """What it is and where it stands; totals are in the units of the rules."""
-        known: list[tuple[str, Any]] = [
-            ("decisions", self.rounds),
-            ("waiting for an outcome", len(self.pending)),
-        ]
-        for what, model in (("reward by", self._reward), ("costs by", self._cost)):
-            known += [] if model is None else [(what, repr(model))]
-        names = self.labels.actions
-        known += [("actions", names)] if names is not None else []
-        return displays.page(
-            f"{type(self).__name__} ({self.kind})",
-            displays.facts(known),
-            self._constraints_table(),
-            displays.lines_of(map(str, self.concerns()), warning=True),
-        )
-
-    def _constraints_table(self) -> displays.Html:
-        if not self.n_constraints:
-            return displays.Html("")
-        units = (self.totals * self.cost_scales()).tolist()
-        stands = [f"{displays.text(abs(one))} {'above' if one > 0 else 'below'}" for one in units]
-        prices = getattr(self, "prices", None)
-        weights = (self.dual if prices is None else prices).tolist()
-        head = ("rule", "total against its limit", "weight" if prices is None else "price of a unit")
-        return displays.table(head, zip(constraint_words(self), stands, weights, strict=True))
+        return policy_page(self)
 
     def _look(self) -> None:
         """Look at the policy before a decision, `_look_at` having come."""
-        self._look_at = next_look(self.decisions.made)
+        self._look_at = next_look(self._pending.made)
         self._watch.look(self)
 
     @property
@@ -236,40 +228,56 @@ class Policy:
     @property
     def rounds(self) -> int:
         """Decisions made so far."""
-        return self.decisions.made
+        return self._pending.made
 
     @property
     def pending(self) -> tuple[int, ...]:
         """Numbers of the decisions whose outcome is still to come, oldest first."""
-        return tuple(self.decisions)
+        return tuple(self._pending)
 
-    @property
-    def reward_model(self) -> Any:
+    def _reward_model(self) -> Any:
         """A copy of the model of the reward; None where there is none."""
         return None if self._reward is None else self._reward.copy()
 
-    @property
-    def cost_model(self) -> Any:
+    def _cost_model(self) -> Any:
         """A copy of the model of the costs that are seen after acting; None where there is none."""
         return None if self._cost is None else self._cost.copy()
 
-    @property
-    def labels(self) -> Labels:
-        """How the numbers behind its decisions are read."""
-        return Labels(None, None, _unpack_choice)
-
-    @property
-    def dual(self) -> Array:
+    def _dual(self) -> Array:
         """What is multiplied with costs when actions are compared, (K,): queues or prices; 0 for a policy without."""
-        return np.zeros(self.n_constraints)
+        return np.zeros(self._n_constraints)
 
-    def uniform(self, slot: int = 0) -> float:
+    @property
+    def hooks(self) -> PolicyHooks:
+        """What the service, the engines and other tools ask of a policy; `docs/policy.md` lists it."""
+        return PolicyHooks(**dict(zip(_HOOKS, _own_hooks(self))))
+
+    @property
+    def _rules(self) -> Rules | None:
+        return None
+
+    def _report_to(self, tell: Callable[[Concern], None]) -> None:
+        self._notify = tell
+
+    def _guarantees(self) -> dict[str, Any]:
+        return {}
+
+    def _for_problem(self, problem: Problem) -> Policy:
+        return self
+
+    def _compiles(self) -> bool:
+        return True
+
+    def _compiled_state(self) -> Any:
+        return None
+
+    def _uniform(self, slot: int = 0) -> float:
         """A number in [0, 1) for the next decision: a function of the seed, its number and the slot, one for each draw."""
         if not hasattr(self, "seed"):
             raise InvalidInput(
                 f"{type(self).__name__} draws, so its constructor must take a `seed`, which it keeps."
             )
-        return float(kernels.uniforms(self.seed, 0, self.decisions.made, slot)[0])
+        return float(kernels.uniforms(self.seed, 0, self._pending.made, slot)[0])
 
     def decide(
         self,
@@ -288,8 +296,8 @@ class Policy:
         ----------
         features : (J, d) array, or (p,) for a model with parameters for each action; none where there is no model of features
         costs : (J, K) or (J, d_w) array
-            W of each action, for a policy that `sees_costs`. For one that learns costs from what is seen after acting: the
-            features of the costs, `features` by default. A policy without constraints does not look at costs.
+            W of each action, for a policy that sees them before acting. For one that learns costs from what is seen after acting:
+            the features of the costs, `features` by default. A policy without constraints does not look at costs.
         cost_features : (J, d_w) array
             The same, by its own name.
         actions : sequence of ids
@@ -297,7 +305,7 @@ class Policy:
         usage, group
             Of rules, at which a policy without constraints does not look.
         context : int
-            The number of the context, for a policy that `sees_context`.
+            The number of the context, for a policy that is told it.
         """
         offer = self._offer(features, costs, cost_features, actions, usage, group, context)
         return self.commit(self._weigh(offer))
@@ -324,13 +332,83 @@ class Policy:
         action : int, optional
             The action on offer that someone else has chosen in place of the one that was quoted.
         """
-        self.decisions.require_current(quote)
+        self._pending.require_current(quote)
         offer, row = quote.offer, None
         if action is not None:
             row = offer.row_of("the action that was chosen", action)
-        if self.decisions.made >= self._look_at:
+        if self._pending.made >= self._look_at:
             self._look()
         return self._book(quote, row)
+
+    def decide_many(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[Sequence[int | str] | None] | None = None,
+        usage: Sequence[Mapping[str, Any] | None] | None = None,
+        group: Sequence[Any] | None = None,
+        rounds: int | None = None,
+    ) -> list[Decision]:
+        """As many successive `decide` calls with no `learn` between: the estimates stay.
+
+        Every argument has one entry for each round, in a sequence or along a first axis. `rounds` says how many where there is no
+        such argument. All input is checked before the first decision is made.
+
+        >>> import tightrope as tr
+        >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(3))
+        >>> len(policy.decide_many(rounds=2))
+        2
+        """
+        given = {
+            "features": features,
+            "costs": costs,
+            "cost_features": cost_features,
+            "actions": actions,
+            "usage": usage,
+            "group": group,
+        }
+        lengths = {name: rounds_given(name, value) for name, value in given.items() if value is not None}
+        if rounds is not None:
+            lengths["rounds"] = whole_number("rounds", rounds)
+        if not lengths:
+            raise InvalidInput("decide_many needs rounds=, or an argument with one entry for each round.")
+        if len(set(lengths.values())) > 1:
+            raise InvalidInput(
+                f"the arguments must have one entry for each round, but their lengths differ: {lengths}."
+            )
+        offers = self._take_offers(
+            [
+                {name: None if value is None else value[i] for name, value in given.items()}
+                for i in range(next(iter(lengths.values())))
+            ]
+        )
+        if self._pending.made >= self._look_at:
+            self._look()
+        made = []
+        for offer in offers:
+            if self._pending.made % LOOK_EVERY == 0:
+                self._watch.note_totals(self.totals, self.rounds)
+            made.append(self._decide(offer))
+        return made
+
+    def explain(self, what: Decision | Quote) -> Explanation:
+        """Why a decision of this policy was made, or what is behind a quote: rewards, penalties and values of all actions on offer.
+
+        >>> import tightrope as tr
+        >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
+        >>> decision = policy.decide(costs=[[0.5], [-0.5]])
+        >>> policy.explain(decision).actions, policy.explain(policy.quote(costs=[[0.5], [-0.5]])).round
+        (('0', '1'), 2)
+        """
+        if isinstance(what, Quote):
+            what = what.proposed
+        if not isinstance(what, Decision):
+            raise InvalidInput(field="what", must="be a Decision or a Quote", got=what)
+        if what.owner not in (NOBODY, self._pending.owner):
+            raise InvalidInput(f"decision {what.number} was made by another policy.")
+        return what.explain()
 
     def propose(self, *args: Any, **kwargs: Any) -> Decision:
         """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
@@ -353,66 +431,66 @@ class Policy:
     ) -> None:
         """Take in the outcome of a decision, or a part of it, at any time and in any order; each part at most once."""
         reward = as_float(reward)
-        number = self.decisions.number_of(decision)
-        pending = self.decisions[number]
+        number = self._pending.number_of(decision)
+        pending = self._pending[number]
         if usage is not None:
             raise InvalidInput("usage needs rules, which this policy does not take: give costs.")
         parts, y, w = 0, None, None
-        if not self.learns:
+        if not self._learns:
             parts = AWAITS_REWARD * (reward is not None) | AWAITS_COSTS * (costs is not None)
-            self.decisions.learnt(number, parts or AWAITS_REWARD | AWAITS_COSTS)
+            self._pending.learnt(number, parts or AWAITS_REWARD | AWAITS_COSTS)
             return
         if reward is None and (costs is None or not pending[0] & AWAITS_COSTS):
             raise InvalidInput("learn needs a reward, costs, or both.")
         if reward is not None:
-            self.decisions.require(number, AWAITS_REWARD)
-            low, high = self.reward_range or (-LARGEST, LARGEST)
+            self._pending.require(number, AWAITS_REWARD)
+            low, high = self._reward_range or (-LARGEST, LARGEST)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
             if self._reward is not None:
                 hooks.check_outcome(self._reward, y)
-        if costs is not None and self.n_constraints:
-            if self.sees_costs:
+        if costs is not None and self._n_constraints:
+            if self._sees_costs:
                 raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
-            self.decisions.require(number, AWAITS_COSTS)
+            self._pending.require(number, AWAITS_COSTS)
             w = self._observed(costs)
             if self._cost is not None:
                 hooks.check_outcome(self._cost, w)
         if costs is not None:
             parts |= AWAITS_COSTS
         self._note_decision(number)
-        self.learn_outcome(pending, y, w, complete=not pending[0] & ~parts)
+        self._learn_outcome(pending, y, w, complete=not pending[0] & ~parts)
         self._note_decision(NO_DECISION)
         if w is not None:
             self._ledger.book(w)
-        self.decisions.learnt(number, parts)
+        self._pending.learnt(number, parts)
 
     @property
-    def counts_seconds(self) -> bool:
+    def _counts_seconds(self) -> bool:
         """Whether some model has a half-life in seconds, and waits for `elapse`."""
         return any(isinstance(hooks.half_life(model), str) for model in self._models_of_its_own())
 
-    def elapse(self, seconds: float) -> None:
+    def _elapse(self, seconds: float) -> None:
         """So many seconds go by: what models with a half-life in seconds have learnt fades; others count rounds by themselves."""
         for model in self._models_of_its_own():
             if isinstance(hooks.half_life(model), str):
                 hooks.elapse(model, finite_number("seconds", seconds, low=0.0))
-                self.decisions.version += 1
+                self._pending.version += 1
 
-    def background(self) -> list[BackgroundWork]:
+    def _background(self) -> list[BackgroundWork]:
         """What is done in the background, such as fits of models; always in the same order."""
         return [one for model in self._models_of_its_own() for one in hooks.background(model)]
 
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come. What deciding has changed stays."""
-        self.decisions.close(self.decisions.number_of(decision))
+        self._pending.close(self._pending.number_of(decision))
 
-    def forget_inputs(self, numbers: Collection[int]) -> None:
+    def _forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop what is kept of the inputs of some decisions, by their numbers: those that are pending, and rows that models keep.
 
         What was learnt from them in sums stays. A policy that keeps more of its rounds drops that too. What it does depends only on
         the state: a policy that is restored from its `state` afterwards decides the same.
         """
-        for number in sorted({*numbers} & {*self.decisions}):
+        for number in sorted({*numbers} & {*self._pending}):
             self.forget(number)
         for model in self._models_of_its_own():
             hooks.forget_inputs(model, numbers)
@@ -421,108 +499,96 @@ class Policy:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, pending decisions too; `tightrope.load` gives it back exactly."""
-        write_state(path, self.kind, self.settings(), self.state())
+        write_state(path, self.kind, self._settings(), self._state())
 
-    def settings(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """All that is not arrays, as plain data."""
         given = {name: _plain(self._parameter(name)) for name in inspect.signature(type(self)).parameters}
-        return {**given, "owner": self.decisions.owner, "pending_groups": self.decisions.groups()}
+        return {**given, "owner": self._pending.owner, "pending_groups": self._pending.groups()}
 
-    def state(self) -> Arrays:
+    def _state(self) -> Arrays:
         """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
         return {
-            **self.decisions.arrays(*self.kept_lengths()),
+            **self._pending.arrays(*self._kept_lengths()),
             **{name: array.copy() for name, array in self._all_arrays().items()},
         }
 
-    @classmethod
-    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
-        """The policy that gave `settings` and `state`."""
-        policy = cls(**cls.parameters_from(settings))
-        policy.decisions.owner = int(settings["owner"])
-        policy.load(arrays)
-        policy.decisions.set_groups(settings["pending_groups"])
-        return policy
+    def _restore(self, settings: dict[str, Any], arrays: Arrays) -> None:
+        """Become the policy that gave `settings`, with which this one was made, and `state`."""
+        self._pending.owner = int(settings["owner"])
+        self._load(arrays)
+        self._pending.set_groups(settings["pending_groups"])
 
-    def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
+    def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands, a policy of the same kind and size under another configuration.
 
         `same_costs` says that costs seen before acting are what they were, so that what was measured on them still holds. Costs
         seen after acting have grown by `shifts`, (K_after,), since limits have changed; None: by nothing.
         """
-        if shifts is not None and self.n_constraints:
+        if shifts is not None and self._n_constraints:
             raise InvalidInput(
                 f"limits of rules that are seen after acting can't change under a {self.kind} policy."
             )
-        if self.sees_costs and not same_costs:
+        if self._sees_costs and not same_costs:
             raise InvalidInput(f"costs that are seen before acting can't change under a {self.kind} policy.")
-        self._make_room(old._all_arrays())
-        for name, array in old._all_arrays().items():
+        then = old.hooks.state()
+        self._make_room(then)
+        for name, array in then.items():
             mine = self._all_arrays().get(name)
             if mine is not None and mine.shape == array.shape:
                 mine[...] = array
-        self.decisions.made = old.decisions.made
-        self.decisions.update(old.decisions)
+        self._pending.made = old.hooks.pending.made
+        self._pending.update(old.hooks.pending)
 
-    def roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
+    def _roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
         """Take what was learnt, or all else too, from an earlier `state`; the numbers of pending decisions that this drops.
 
         Decisions keep their numbers. Those that were pending then and still are stay pending; unless `learnt_only`, younger ones
         are dropped.
         """
-        now = self.state()
+        now = self._state()
         dropped: list[int] = []
         if learnt_only:
-            arrays = {name: then[name] if self.is_learnt(name) else array for name, array in now.items()}
+            arrays = {name: then[name] if self._is_learnt(name) else array for name, array in now.items()}
         else:
-            dropped = sorted(set(self.decisions) - set(then["pending/number"].tolist()))
+            dropped = sorted(set(self._pending) - set(then["pending/number"].tolist()))
             arrays = {
                 name: now[name] if name.startswith("pending/") or name == "made" else then[name]
                 for name in now
             }
-        kept = dict(self.decisions)
-        self.load(arrays)
-        self.decisions.update(kept)
+        kept = dict(self._pending)
+        self._load(arrays)
+        self._pending.update(kept)
         for number in dropped:
-            del self.decisions[number]
+            del self._pending[number]
         return dropped
 
-    def is_learnt(self, name: str) -> bool:
+    def _is_learnt(self, name: str) -> bool:
         """Whether an array of the state is of a model, or means of outcomes, rather than of rounds, queues and budgets."""
         return name.startswith(("reward/", "cost/", "rewards/", "usage/"))
 
-    def load(self, arrays: Arrays) -> None:
+    def _load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`; pending decisions lose their groups."""
         self._make_room(arrays)
         for name, array in self._all_arrays().items():
             array[...] = checked(arrays, name, array.dtype, array.shape)
-        self.decisions.clear()
-        self.decisions.version += 1
-        self.decisions.restore(arrays, *self.kept_lengths(), self.n_actions)
-        self._watch = Watch(self.n_constraints, self.decisions.made)
-
-    @classmethod
-    def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """What the constructor was given, from `settings`."""
-        return {
-            name: read_model(name, value) if name in ("reward", "cost") and value is not None else value
-            for name, value in settings.items()
-            if name not in ("owner", "pending_groups")
-        }
+        self._pending.clear()
+        self._pending.version += 1
+        self._pending.restore(arrays, *self._kept_lengths(), self._n_actions)
+        self._watch = Watch(self._n_constraints, self._pending.made)
 
     def copy(self, seed: int | None = None) -> Self:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""
-        settings = self.settings()
+        settings = self._settings()
         if seed is not None and "seed" in settings:
             settings["seed"] = seed
-        twin = type(self).restore(settings, self.state())
-        twin.decisions.owner = secrets.randbits(63)
-        return twin
+        settings["owner"] = secrets.randbits(63)
+        return restored(type(self), settings, self._state())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For worker processes: what is saved is all there is. Classes of models come along: none may know their names there."""
         models = [reference(one) for one in self._model_classes()]
-        return _restored, (reference(type(self)), models, self.settings(), self.state())
+        return received, (reference(type(self)), models, self._settings(), self._state())
 
     def _model_classes(self) -> list[Any]:
         return [type(model) for model in (self._reward, self._cost) if model is not None]
@@ -540,49 +606,63 @@ class Policy:
         context: Any = None,
     ) -> Offer:
         given = {"features": features, "costs": costs, "actions": actions}
-        names, why = self.refuses
+        names, why = self._refuses
         for name in names:
             if given[name] is not None:
                 raise InvalidInput(f"{type(self).__name__} takes no {name}: it is for {why}.")
         read = self._input.offer(features, costs, cost_features, actions, usage, group, context=context)
-        if self.sees_costs:
+        if self._sees_costs:
             require_range("costs", read.W, -COST_LIMIT, COST_LIMIT)
         J = len(read.ids)
         return replace(read, phi=rows_for_each(read.phi, J), psi=rows_for_each(read.psi, J))
 
+    def _take_offers(self, rounds: Sequence[Mapping[str, Any]]) -> list[Offer]:
+        """Rounds that are about to be decided, checked."""
+        offers = []
+        for i, given in enumerate(rounds):
+            try:
+                offers.append(self._offer(**given))
+            except InvalidInput as error:
+                raise InvalidInput(f"round {i} of decide_many: {error}") from error
+        return offers
+
+    def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
+        """`quote` and `commit` in one, on input that was checked; `forced`: the row that somebody else has chosen."""
+        return self._book(self._weigh(offer), forced)
+
     def _weigh(self, offer: Offer) -> Quote:
         """What would be decided; changes nothing."""
-        choice = self.choose(offer)
-        return Quote(offer, self._decision(offer, choice, NOBODY), self.decisions.owner, choice)
+        choice = self._choose(offer)
+        return Quote(offer, self._decision(offer, choice, NOBODY), self._pending.owner, choice)
 
     def _book(self, quote: Quote, row: int | None) -> Decision:
         """Make a current quote a decision, on another row if one is given."""
         offer: Offer = quote.offer
         choice: Choice = quote.note if row is None else quote.note._replace(row=row)
-        phi, psi = self.kept_features(offer, choice)
+        phi, psi = self._kept_features(offer, choice)
         awaits = AWAITS_REWARD
-        if self.sees_costs:
+        if self._sees_costs:
             self._ledger.book(offer.W[choice.row])
-        elif self.n_constraints:
+        elif self._n_constraints:
             awaits |= AWAITS_COSTS
-        decision = self._decision(offer, choice, self.decisions.owner)
-        self.chosen(offer, choice)
-        self._watch.note_offer(offer.ids, self.n_actions)
-        self.decisions.add(awaits, decision.action, phi, psi, offer.group)
+        decision = self._decision(offer, choice, self._pending.owner)
+        self._chosen(offer, choice)
+        self._watch.note_offer(offer.ids, self._n_actions)
+        self._pending.add(awaits, decision.action, phi, psi, offer.group)
         return decision
 
     def _decision(self, offer: Offer, choice: Choice, owner: int) -> Decision:
         row, J, pi, certain = choice.row, len(offer.ids), choice.probabilities, choice.probabilities is None
         pi = one_hot(row, J) if pi is None else pi
         trace = np.concatenate([choice.rewards, choice.values, pi])
-        made, version, action = self.decisions.made, self.decisions.version, int(offer.ids[row])
-        return Decision(action, row, made, owner, version, offer.ids, trace, self.labels, None, certain)
+        made, version, action = self._pending.made, self._pending.version, int(offer.ids[row])
+        return Decision(action, row, made, owner, version, offer.ids, trace, self._labels, None, certain)
 
     def _observed(self, costs: Any) -> Array:
-        K = self.n_constraints
+        K = self._n_constraints
         shapes: list[tuple[int | None, ...]] = [(K,), *([()] if K == 1 else [])]
         w = real_array("costs", costs, *shapes).reshape(K)
-        low, high = self.cost_bounds.T
+        low, high = self._cost_bounds.T
         require_range("costs", w, low, high)
         return w
 
@@ -594,7 +674,7 @@ class Policy:
             hooks.note_decision(model, number)
 
     def _parameter(self, name: str) -> Any:
-        return getattr(self, f"_{name}") if name in ("reward", "cost") else getattr(self, name)
+        return getattr(self, name) if hasattr(self, name) else getattr(self, f"_{name}")
 
     def _make_room(self, arrays: Arrays) -> None:
         """Let models whose arrays grow have room for what they are given."""
@@ -604,61 +684,11 @@ class Policy:
                 hooks.make_room(model, given)
 
     def _all_arrays(self) -> Arrays:
-        found: Arrays = {**self._ledger.arrays(), **self.arrays()}
+        found: Arrays = {**self._ledger.arrays(), **self._arrays()}
         for part, model in (("reward", self._reward), ("cost", self._cost)):
             if model is not None:
                 found |= {f"{part}/{name}": array for name, array in model.arrays().items()}
         return found
-
-
-def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
-    """A copy of a model for a policy to work on, which learns `n_outputs` quantities."""
-    if not isinstance(model, Model):
-        raise InvalidInput(
-            field=name, must="be a model, such as ridge, disjoint-ridge or arm-means", got=model
-        )
-    if missing := missing_sizes(model):
-        raise InvalidInput(
-            f"{name} has no {' and '.join(missing)}, which this policy can't infer: pass {missing[0]}=."
-        )
-    return hooks.with_outputs(model, n_outputs)
-
-
-def estimates(model: Model, rows: Array | None, ids: Any) -> tuple[Array, Array]:
-    """Means and widths, (J, n_outputs) or (J, 1), of the actions on offer; what was never seen has mean 0 and an infinite width."""
-    means = np.asarray(model.means(rows, ids)).reshape(len(ids), -1)
-    return np.where(np.isnan(means), 0.0, means), np.asarray(model.widths(rows, ids)).reshape(len(ids), -1)
-
-
-def failure_probability(failure: Any) -> float:
-    """A probability in (0, 1)."""
-    p = finite_number("failure", failure, low=0.0, high=1.0, open_low=True)
-    if p == 1.0:
-        raise InvalidInput("failure must lie in (0, 1), but got 1.")
-    return p
-
-
-def one_hot(row: int, J: int) -> Array:
-    """All probability on one row."""
-    pi = np.zeros(J)
-    pi[row] = 1.0
-    return pi
-
-
-def best_row(values: Array) -> int:
-    """The lowest row whose value ties with the highest."""
-    return int(kernels.first_of_the_best(values))
-
-
-def _restored(made: Any, models: list[Any], settings: dict[str, Any], state: Arrays) -> Policy:
-    for model in models:
-        MODELS.referred(model)
-    # Sent by this program to its own worker.
-    grant(settings)
-    policy: Policy = (MODELS.find(made, trust=True) if isinstance(made, str) else made).restore(
-        settings, state
-    )
-    return policy
 
 
 def _plain(value: Any) -> Any:
@@ -667,14 +697,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value
-
-
-def _unpack_choice(trace: Array, J: int, _: Sampling) -> dict[str, Any]:
-    rewards, values, probabilities = trace.reshape(3, J).copy()
-    return {
-        "rewards": rewards,
-        "values": values,
-        "probabilities": probabilities,
-        "costs": np.empty((J, 0)),
-        "queue": np.empty(0),
-    }

@@ -13,9 +13,10 @@ from tightrope.kernels import probabilities
 from tightrope.kernels.shadow import COST_DRAWS
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
+from tightrope.policies.choices import Choice, best_row, copy_of_model
 from tightrope.policies.constraints import finite_ranges
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model
+from tightrope.policies.policy import Policy
 from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import LARGEST, Array, finite_number, whole_number
@@ -56,8 +57,8 @@ class PricedThompson(Policy):
     from normal laws, and the highest value is chosen.
     """
 
-    randomised: ClassVar[bool] = True
-    reward_range: ClassVar[tuple[float, float] | None] = (-LARGEST, LARGEST)
+    _randomised: ClassVar[bool] = True
+    _reward_range: ClassVar[tuple[float, float] | None] = (-LARGEST, LARGEST)
     _reward: Model
 
     def __init__(
@@ -69,7 +70,7 @@ class PricedThompson(Policy):
         cost_range: Any,
         seed: int,
     ) -> None:
-        self.n_constraints = K = whole_number("n_constraints", n_constraints, low=1)
+        self._n_constraints = K = whole_number("n_constraints", n_constraints, low=1)
         self.explore = finite_number("explore", explore, low=0.0)
         self.seed = whole_number("seed", seed)
         ranges = finite_ranges(K, None, cost_range)
@@ -79,46 +80,45 @@ class PricedThompson(Policy):
         if cost is not None:
             half = np.zeros(K) if ranges is None else (ranges[:, 1] - ranges[:, 0]) / 2.0
             self._cost = hooks.standardised(copy_of_model("cost", cost, K), K, centred=False, prior=half)
-        self.sees_costs = cost is None
-        self.n_actions = self._reward.n_actions
+        self._sees_costs = cost is None
+        self._n_actions = self._reward.n_actions
         self._expected, self._size, self._square, self._moved = np.zeros((4, K))
         self._rho, self._measured = np.zeros(1), np.zeros(1, dtype=np.int64)
 
     @abstractmethod
-    def prices_at(self, t: int, units: Units) -> Array:
+    def _prices_at(self, t: int, units: Units) -> Array:
         """λ of round t, (K,)."""
 
-    def barrier(self, t: int, units: Units, costs: Array) -> Array | float:
+    def _barrier(self, t: int, units: Units, costs: Array) -> Array | float:
         """What else is taken from the values in round t, (J,), for costs (J, K)."""
         return 0.0
 
-    @property
-    def dual(self) -> Array:
+    def _dual(self) -> Array:
         """λ by what stands now, (K,)."""
-        return self.prices_at(max(1, self.decisions.made), self._units())
+        return self._prices_at(max(1, self._pending.made), self._units())
 
     @property
     def expected_totals(self) -> Array:
         """Running totals, (K,), with the estimated costs of decisions whose own are not seen yet."""
         return self._expected.copy()
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The best of the drawn values."""
-        t, seen = self.decisions.made + 1, self._seen(offer)
+        t, seen = self._pending.made + 1, self._seen(offer)
         units = self._units(seen)
-        prices = self.prices_at(t, units)
-        means = seen.rewards - seen.costs @ prices - self.barrier(t, units, seen.costs)
+        prices = self._prices_at(t, units)
+        means = seen.rewards - seen.costs @ prices - self._barrier(t, units, seen.costs)
         of_costs = COST_DRAWS * self.explore * seen.cost_deviations * prices
         deviations = np.sqrt((self.explore * seen.deviations) ** 2 + (of_costs**2).sum(axis=1))
-        values = means + deviations * self.normals(len(means))
+        values = means + deviations * self._normals(len(means))
         chances, room = np.empty(len(means)), np.empty(probabilities.probabilities_room(len(means)))
         probabilities.largest_probabilities(means, deviations, chances, room)
         return Choice(best_row(values), seen.rewards, values, chances, note=seen)
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Count the cost of the choice, or the estimate of it, and measure the offer."""
         seen: Seen = choice.note
-        if self.decisions.made == 0:
+        if self._pending.made == 0:
             # The first offer sets the units of the features.
             self._believed(offer, Beliefs(self._reward, self._cost))
         units = self._units(seen)
@@ -126,37 +126,37 @@ class PricedThompson(Policy):
         self._measured[0] += hooks.n_learnt(self._reward) >= _LEAST_LEARNT
         self._size += seen.size
         self._square += seen.square
-        if self.sees_costs:
+        if self._sees_costs:
             self._moved += seen.square
         self._expected += seen.costs[choice.row]
 
-    def normals(self, n: int, slot: int = 0) -> Array:
+    def _normals(self, n: int, slot: int = 0) -> Array:
         """Standard normals for the next decision, of the slots from this one on."""
-        seed, number = np.uint64(self.seed), self.decisions.made
+        seed, number = np.uint64(self.seed), self._pending.made
         return np.array([kernels.normal(seed, 0, number, slot + i) for i in range(n)])
 
-    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+    def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """φ; ψ followed by the costs that were expected."""
-        phi, psi = Policy.kept_features(self, offer, choice)
+        phi, psi = Policy._kept_features(self, offer, choice)
         if self._cost is None:
             return phi, None
         return phi, np.concatenate([[] if psi is None else psi, choice.note.costs[choice.row]])
 
-    def kept_lengths(self) -> tuple[int, int]:
+    def _kept_lengths(self) -> tuple[int, int]:
         """φ; ψ and K costs."""
-        n_phi, n_psi = Policy.kept_lengths(self)
-        return n_phi, n_psi if self._cost is None else n_psi + self.n_constraints
+        n_phi, n_psi = Policy._kept_lengths(self)
+        return n_phi, n_psi if self._cost is None else n_psi + self._n_constraints
 
-    def learn_costs(self, pending: Pending, costs: Array) -> None:
+    def _learn_costs(self, pending: Pending, costs: Array) -> None:
         """Put what was seen in the place of what was expected."""
         assert self._cost is not None
         assert pending[3] is not None
-        psi, expected = np.split(pending[3], [-self.n_constraints])
+        psi, expected = np.split(pending[3], [-self._n_constraints])
         self._cost.learn(psi if len(psi) else None, costs, pending[1])
         self._moved += costs**2
         self._expected += costs - expected
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """The totals with what is expected of pending decisions, and how large rewards and costs are."""
         return {
             "expected": self._expected,
@@ -170,7 +170,7 @@ class PricedThompson(Policy):
     def _seen(self, offer: Offer) -> Seen:
         models = Beliefs(self._reward, self._cost)
         # A copy before the first decision: a proposal must not set the units of the features.
-        return self._believed(offer, models if self.decisions.made else models.copy())
+        return self._believed(offer, models if self._pending.made else models.copy())
 
     def _believed(self, offer: Offer, models: Beliefs) -> Seen:
         rewards = models.rewards(offer.phi, offer.ids)
@@ -189,7 +189,7 @@ class PricedThompson(Policy):
         moved = self._moved
         if seen is not None:
             size, square = size + seen.size, square + seen.square
-            moved = moved + seen.square if self.sees_costs else moved
+            moved = moved + seen.square if self._sees_costs else moved
             rho += (seen.spread - rho) * min(1.0, _LATER_COUNT_MORE / (self._measured[0] + 1))
         m = np.where(size > 0.0, square / np.where(size > 0.0, size, 1.0), 1.0)
         noise = np.sqrt(np.maximum(1.0, moved / np.where(square > 0.0, square, np.inf)))

@@ -11,8 +11,9 @@ from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
 from tightrope.offer import Offer
 from tightrope.policies.budget import Budgets
+from tightrope.policies.choices import Choice, best_row
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy, best_row
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting, usage_within
@@ -56,26 +57,26 @@ class PrimalDualBwK(Policy):
     ([1.0], [1.0])
     """
 
-    reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    refuses: ClassVar[tuple[tuple[str, ...], str]] = (
+    _reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    _refuses: ClassVar[tuple[tuple[str, ...], str]] = (
         ("features", "costs", "actions"),
         "arms without features, costs seen after, all on offer",
     )
-    n_actions: int
+    _n_actions: int
 
     def __init__(self, n_arms: int, *, limits: Any, horizon: int, noop: int = 0) -> None:
-        self.n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
+        self._n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
         self.noop = _known_arm("noop", noop, self.n_arms)
         self._account = Budgets(limits, horizon)
         self.limits, self.horizon = self._account.limits, self._account.horizon
-        self.n_constraints = len(self.limits)
-        d = self.n_constraints + 1
+        self._n_constraints = len(self.limits)
+        d = self._n_constraints + 1
         b = self._account.rate
         self._C = math.log(d * self.n_arms * self.horizon)
         self._log_step = math.log1p(math.sqrt(math.log(d) / (b * self.horizon)))
         self._log_v = np.zeros(d)
         self._rewards = ArmMeans(self.n_arms)
-        self._usage = ArmMeans(self.n_arms, n_outputs=self.n_constraints)
+        self._usage = ArmMeans(self.n_arms, n_outputs=self._n_constraints)
 
     @property
     def budget(self) -> Array:
@@ -87,24 +88,22 @@ class PrimalDualBwK(Policy):
         """Usage so far by resource, (K,), of the outcomes that are known."""
         return self._account.used.copy()
 
-    @property
-    def reward_model(self) -> ArmMeans:
+    def _reward_model(self) -> ArmMeans:
         """A copy of the means of the rewards."""
         return self._rewards.copy()
 
-    @property
-    def cost_model(self) -> ArmMeans:
+    def _cost_model(self) -> ArmMeans:
         """A copy of the means of the scaled usage."""
         return self._usage.copy()
 
     @property
-    def cost_bounds(self) -> Array:
+    def _cost_bounds(self) -> Array:
         """What observed costs must lie in, (K, 2)."""
         return self._account.cost_bounds
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The arm with the highest bang per buck, or the no-op. There is nothing to show before acting."""
-        number, usage, rewards = self.decisions.made, self._lower_usage(), self._upper_rewards()
+        number, usage, rewards = self._pending.made, self._lower_usage(), self._upper_rewards()
         y = np.exp(self._log_v - self._log_v.max())
         y /= y.sum()
         # Time's weight is positive, but may underflow.
@@ -118,7 +117,7 @@ class PrimalDualBwK(Policy):
             row, moves = best_row(values), usage
         return Choice(row, rewards, values, note=moves)
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Move the weights of the resources, and reserve what it may use."""
         if choice.note is not None:
             self._log_v += choice.note[choice.row] * self._log_step
@@ -126,27 +125,26 @@ class PrimalDualBwK(Policy):
         if choice.row != self.noop:
             self._account.reserve()
 
-    def learn_reward(self, pending: Pending, reward: float) -> None:
+    def _learn_reward(self, pending: Pending, reward: float) -> None:
         """Take in the reward of an arm."""
         self._rewards.learn(None, reward, pending[1])
 
-    def learn_costs(self, pending: Pending, costs: Array) -> None:
+    def _learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the usage of an arm."""
         usage = self._account.usage(costs)
         if pending[1] != self.noop:
             self._account.settle(usage)
         self._usage.learn(None, self._account.scaled(usage), pending[1])
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """The weights of the resources, the account, and what was seen of each arm."""
         means = (("rewards", self._rewards), ("usage", self._usage))
         seen = {f"{part}/{name}": array for part, model in means for name, array in model.arrays().items()}
         return {"log_v": self._log_v, **self._account.arrays(), **seen}
 
-    @property
-    def setting(self) -> Setting:
+    def _setting(self) -> Setting:
         """Arms alone, costs seen after acting that are usage less a limit, and an arm that uses nothing."""
-        return self.asks(
+        return self._asks(
             takes_contexts=False,
             takes_sleep=False,
             unit_rewards=True,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from tightrope.errors import InvalidInput, StateDamagedError, Untrusted
+from tightrope.policies.hooks import restored
+from tightrope.policies.policy import Policy
 from tightrope.policies.state_file import read_state
 from tightrope.registry import Registry
 from tightrope.trust import grant
@@ -16,7 +17,7 @@ POLICIES = Registry("policy", __package__, elsewhere=dict.fromkeys(LABORATORY, "
 register = POLICIES.register
 
 
-def load(path: str | os.PathLike[str], *, trust: bool = False) -> Any:
+def load(path: str | os.PathLike[str], *, trust: bool = False) -> Policy:
     """The policy saved at `path`: it makes the same choices as the one that was saved, bit for bit.
 
     Parameters
@@ -38,7 +39,7 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Any:
     if trust:
         grant([kind, settings])
     try:
-        made = POLICIES.find(kind)
+        made: type[Policy] = POLICIES.find(kind)
     except Untrusted as error:
         raise Untrusted(f"{path}: kind: {error}") from error
     except InvalidInput as error:
@@ -49,7 +50,7 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Any:
             "Import the module that registers it first."
         ) from error
     try:
-        return made.restore(settings, arrays)
+        return restored(made, settings, arrays)
     except Untrusted as error:
         raise Untrusted(f"{path}: settings: {error}") from error
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:

@@ -9,7 +9,8 @@ import numpy as np
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.offer import Offer
-from tightrope.policies.policy import Choice, Policy
+from tightrope.policies.choices import Choice
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import real_array, require_range, whole_number
@@ -32,33 +33,33 @@ class RoundRobin(Policy):
     [0, 0, 1, 0, 0, 0, 1, 0]
     """
 
-    loop: ClassVar[str | None] = "round-robin"
-    learns: ClassVar[bool] = False
-    n_actions: int
+    _loop: ClassVar[str | None] = "round-robin"
+    _learns: ClassVar[bool] = False
+    _n_actions: int
 
     def __init__(self, n_actions: int, *, shares: Any = None) -> None:
-        self.n_actions = whole_number("n_actions", n_actions, low=1)
-        given = np.full(self.n_actions, 1.0 / self.n_actions) if shares is None else shares
-        self.shares = real_array("shares", given, (self.n_actions,)).copy()
+        self._n_actions = whole_number("n_actions", n_actions, low=1)
+        given = np.full(self._n_actions, 1.0 / self._n_actions) if shares is None else shares
+        self.shares = real_array("shares", given, (self._n_actions,)).copy()
         require_range("shares", self.shares, 0.0, 1.0)
         if abs(self.shares.sum() - 1.0) > 1e-6:
             raise InvalidInput(f"shares must sum to 1, but they sum to {self.shares.sum():.9g}.")
-        self.counts = np.zeros(self.n_actions)
+        self.counts = np.zeros(self._n_actions)
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The next in turn; features and costs are not looked at."""
         behind = self.shares * (1.0 + self.counts.sum()) - self.counts
         action = kernels.round_robin_choice(offer.ids, self.shares, self.counts)
         row = int(np.argmax(offer.ids == action))
         return Choice(row, np.zeros(len(offer.ids)), behind[offer.ids])
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Count it."""
         self.counts[offer.ids[choice.row]] += 1.0
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """How often each action was taken."""
         return {"counts": self.counts}
 
     def __repr__(self) -> str:
-        return f"RoundRobin({self.n_actions})"
+        return f"RoundRobin({self._n_actions})"

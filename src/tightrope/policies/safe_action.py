@@ -9,7 +9,8 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
-from tightrope.policies.policy import Policy, copy_of_model, failure_probability
+from tightrope.policies.choices import copy_of_model, failure_probability
+from tightrope.policies.policy import Policy
 from tightrope.problem import Setting, mean_costs_at_most
 from tightrope.validation import finite_number, whole_number
 
@@ -34,7 +35,7 @@ class OneSafeAction(Policy):
         failure: float = 0.01,
         seed: int = 0,
     ) -> None:
-        self.n_constraints = whole_number("n_constraints", n_constraints, low=1)
+        self._n_constraints = whole_number("n_constraints", n_constraints, low=1)
         self.safe_action = whole_number("safe_action", safe_action)
         self.safe_cost = finite_number("safe_cost", safe_cost)
         if not -1.0 <= self.safe_cost < 0.0:
@@ -45,12 +46,11 @@ class OneSafeAction(Policy):
         self.failure = failure_probability(failure)
         self.seed = whole_number("seed", seed)
         self._reward = copy_of_model("reward", reward)
-        self._cost = copy_of_model("cost", cost, self.n_constraints)
+        self._cost = copy_of_model("cost", cost, self._n_constraints)
 
-    @property
-    def setting(self) -> Setting:
+    def _setting(self) -> Setting:
         """An action that is always on offer and safe by the margin told."""
-        return self.asks(
+        return self._asks(
             counts_on=(("the safe action", self.safe_action),),
             told=(mean_costs_at_most(self.safe_action, self.safe_cost),),
         )
@@ -58,7 +58,7 @@ class OneSafeAction(Policy):
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self._reward!r}, cost={self._cost!r}, safe_action={self.safe_action}, "
-            f"safe_cost={self.safe_cost:g}, n_constraints={self.n_constraints}, failure={self.failure:g})"
+            f"safe_cost={self.safe_cost:g}, n_constraints={self._n_constraints}, failure={self.failure:g})"
         )
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
+from tightrope.policies.choices import Choice, best_row, estimates
 from tightrope.policies.lints import sampled_values
-from tightrope.policies.policy import Choice, best_row, estimates
 from tightrope.policies.registry import register
 from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction, known_safe
 from tightrope.problem import Setting, mean_costs_at_most
@@ -79,26 +79,25 @@ class SafeLTS(OneSafeAction):
         )
         self.safe_actions = known_safe(safe_actions)
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """The best by a sampled θ̃ among the actions shown to be safe."""
         offer.row_of("safe_action", self.safe_action)
-        quantities = (1 + self.n_constraints) / self.failure
+        quantities = (1 + self._n_constraints) / self.failure
         w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
         pessimistic = w + hooks.radius(self._cost, quantities) * cost_widths
         shown = (pessimistic <= 0.0).all(axis=1) | np.isin(offer.ids, (self.safe_action, *self.safe_actions))
         scale = (1.0 + 2.0 * REWARD_BOUND / -self.safe_cost) * hooks.radius(self._reward, quantities)
         values = np.where(
-            shown, sampled_values(self._reward, offer, scale, self.seed, self.decisions.made), -np.inf
+            shown, sampled_values(self._reward, offer, scale, self.seed, self._pending.made), -np.inf
         )
         row = best_row(values)
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
         alone = None if shown.sum() == 1 else np.where(shown, math.nan, 0.0)
         return Choice(row, means, values, alone)
 
-    @property
-    def setting(self) -> Setting:
+    def _setting(self) -> Setting:
         """An action that is always on offer and safe by the margin told; known safe ones tell about the costs of all others."""
-        return self.asks(
+        return self._asks(
             shared_costs=True,
             spanned_by=(self.safe_action, *self.safe_actions),
             counts_on=(("the safe action", self.safe_action),),

@@ -12,7 +12,8 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
+from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates, failure_probability
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.safe_action import known_safe
 from tightrope.problem import Setting, mean_costs_at_most
@@ -63,7 +64,7 @@ class SafeLUCB(Policy):
     1
     """
 
-    randomised: ClassVar[bool] = True
+    _randomised: ClassVar[bool] = True
     _reward: Model
     _cost: Model
 
@@ -79,7 +80,7 @@ class SafeLUCB(Policy):
         failure: float = 0.01,
         seed: int = 0,
     ) -> None:
-        self.n_constraints = whole_number("n_constraints", n_constraints, low=1)
+        self._n_constraints = whole_number("n_constraints", n_constraints, low=1)
         self.safe_actions = known_safe(safe_actions)
         if not self.safe_actions:
             raise InvalidInput("safe_actions must name at least one action, but it is empty.")
@@ -88,9 +89,9 @@ class SafeLUCB(Policy):
         self.failure = failure_probability(failure)
         self.seed = whole_number("seed", seed)
         self._reward = copy_of_model("reward", reward)
-        self._cost = copy_of_model("cost", cost, self.n_constraints)
+        self._cost = copy_of_model("cost", cost, self._n_constraints)
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """Explore the known safe actions, later play the optimistic one among those shown to be safe."""
         known = np.isin(offer.ids, self.safe_actions)
         if not known.any():
@@ -98,12 +99,12 @@ class SafeLUCB(Policy):
                 f"one of the safe actions {list(self.safe_actions)} must be on offer in every round, "
                 f"but only {offer.ids.tolist()} are."
             )
-        quantities = (1 + self.n_constraints) / self.failure
+        quantities = (1 + self._n_constraints) / self.failure
         r, widths = estimates(self._reward, offer.phi, offer.ids)
         optimistic = r[:, 0] + hooks.radius(self._reward, quantities) * widths[:, 0]
-        if self.decisions.made < self.exploration:
+        if self._pending.made < self.exploration:
             rows = np.flatnonzero(known)
-            row = int(rows[0] if len(rows) == 1 else kernels.uniform_choice(rows, self.uniform()))
+            row = int(rows[0] if len(rows) == 1 else kernels.uniform_choice(rows, self._uniform()))
             return Choice(row, r[:, 0], np.where(known, optimistic, -np.inf), known / len(rows))
         w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
         shown = known | (w + hooks.radius(self._cost, quantities) * cost_widths <= 0.0).all(axis=1)
@@ -111,10 +112,9 @@ class SafeLUCB(Policy):
         row = best_row(values)
         return Choice(row, r[:, 0], values)
 
-    @property
-    def setting(self) -> Setting:
+    def _setting(self) -> Setting:
         """Costs seen after acting, and known safe actions, one always on offer, that tell about the costs of all others."""
-        return self.asks(
+        return self._asks(
             shared_costs=True,
             spanned_by=self.safe_actions,
             any_of=self.safe_actions,
@@ -124,7 +124,7 @@ class SafeLUCB(Policy):
     def __repr__(self) -> str:
         return (
             f"SafeLUCB({self._reward!r}, cost={self._cost!r}, safe_actions={list(self.safe_actions)}, "
-            f"exploration={self.exploration}, n_constraints={self.n_constraints}, failure={self.failure:g})"
+            f"exploration={self.exploration}, n_constraints={self._n_constraints}, failure={self.failure:g})"
         )
 
 

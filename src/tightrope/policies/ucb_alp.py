@@ -11,8 +11,9 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
 from tightrope.offer import Offer
+from tightrope.policies.choices import Choice, best_row
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy, best_row
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
@@ -60,19 +61,19 @@ class UCBALP(Policy):
     (1, 1)
     """
 
-    randomised: ClassVar[bool] = True
-    reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    refuses: ClassVar[tuple[tuple[str, ...], str]] = (
+    _randomised: ClassVar[bool] = True
+    _reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    _refuses: ClassVar[tuple[tuple[str, ...], str]] = (
         ("features", "costs", "actions"),
         "numbered contexts, unit costs, all actions on offer",
     )
-    sees_context = True
-    n_actions: int
+    _sees_context = True
+    _n_actions: int
 
     def __init__(
         self, n_actions: int, *, weights: Any, limit: float, horizon: int, noop: int = 0, seed: int = 0
     ) -> None:
-        self.n_actions = whole_number("n_actions", n_actions, low=2)
+        self._n_actions = whole_number("n_actions", n_actions, low=2)
         self.weights = real_array("weights", weights, (None,)).copy()
         require_range("weights", self.weights, 0.0, 1.0)
         if abs(self.weights.sum() - 1.0) > 1e-6:
@@ -80,19 +81,18 @@ class UCBALP(Policy):
         self.limit = finite_number("limit", limit, low=0.0, high=1.0, open_low=True)
         self.horizon = whole_number("horizon", horizon, low=1)
         self.noop = whole_number("noop", noop)
-        if self.noop >= self.n_actions:
-            raise InvalidInput(f"noop must be below {self.n_actions}, but got {self.noop}.")
+        if self.noop >= self._n_actions:
+            raise InvalidInput(f"noop must be below {self._n_actions}, but got {self.noop}.")
         self.seed = whole_number("seed", seed)
         self._spent = np.zeros(1, dtype=np.int64)
-        self._rewards = ArmMeans(len(self.weights) * self.n_actions, bonus=math.sqrt(0.5))
+        self._rewards = ArmMeans(len(self.weights) * self._n_actions, bonus=math.sqrt(0.5))
 
     @property
     def left(self) -> int:
         """What is left of the budget."""
         return math.floor(self.limit * self.horizon + 1e-9) - int(self._spent[0])
 
-    @property
-    def reward_model(self) -> ArmMeans:
+    def _reward_model(self) -> ArmMeans:
         """A copy of the means of the rewards; action j in context c is arm c·J + j."""
         return self._rewards.copy()
 
@@ -100,46 +100,45 @@ class UCBALP(Policy):
         """p (C,): with what probability the next decision spends in each context."""
         return self._probabilities(self._upper_rewards().max(axis=1))
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """Spend on this context by the threshold rule, or play the no-op."""
         C, c = len(self.weights), offer.context
         if c is None or whole_number("context", c) >= C:
             raise InvalidInput(f"context must be a whole number below {C}, but got {c!r}.")
         best, p = self._rule(c)
-        pi = np.zeros(self.n_actions)
+        pi = np.zeros(self._n_actions)
         pi[best] = p
         pi[self.noop] += 1.0 - p
         upper = self._upper_rewards()[c]
-        return Choice(best if p > 0.0 and self.uniform() < p else self.noop, upper, upper, pi)
+        return Choice(best if p > 0.0 and self._uniform() < p else self.noop, upper, upper, pi)
 
-    def chosen(self, offer: Offer, choice: Choice) -> None:
+    def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Pay for it."""
         self._spent[0] += choice.row != self.noop
 
-    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+    def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """The number of the context."""
         return np.array([float(offer.context or 0)]), None
 
-    def kept_lengths(self) -> tuple[int, int]:
+    def _kept_lengths(self) -> tuple[int, int]:
         """The number of the context."""
         return 1, 0
 
-    def learn_reward(self, pending: Pending, reward: float) -> None:
+    def _learn_reward(self, pending: Pending, reward: float) -> None:
         """Take in the reward of an action in its context."""
         assert pending[2] is not None
-        self._rewards.learn(None, reward, int(pending[2][0]) * self.n_actions + pending[1])
+        self._rewards.learn(None, reward, int(pending[2][0]) * self._n_actions + pending[1])
 
-    def arrays(self) -> Arrays:
+    def _arrays(self) -> Arrays:
         """What is spent of the budget, and what was seen of each action in each context."""
         return {
             "spent": self._spent,
             **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()},
         }
 
-    @property
-    def setting(self) -> Setting:
+    def _setting(self) -> Setting:
         """Contexts that come as often as told, one budget with unit usage, and an action that uses and earns nothing."""
-        return self.asks(
+        return self._asks(
             n_contexts=len(self.weights),
             takes_sleep=False,
             unit_rewards=True,
@@ -148,26 +147,26 @@ class UCBALP(Policy):
         )
 
     def _told_budget(self, problem: Problem, truth: Truth) -> Iterator[str]:
-        if problem.n_actions != self.n_actions:
+        if problem.n_actions != self._n_actions:
             return
         if len(truth.weights) != len(self.weights) or np.abs(truth.weights - self.weights).max() > 1e-6:
             yield "its contexts do not have the probabilities that the policy was given"
         if truth.rewards[truth.met, self.noop].any():
             yield f"the no-op (action {self.noop}) earns something, but must earn nothing"
-        unit = (np.arange(self.n_actions) != self.noop) - self.limit
+        unit = (np.arange(self._n_actions) != self.noop) - self.limit
         fixed = problem.n_constraints == 1 and not truth.random_costs
         if not fixed or np.abs(truth.costs[:, :, 0] - unit).max() > 1e-9:
             yield f"its costs are not those of one budget with unit usage, 1 - {self.limit:g}"
 
     def __repr__(self) -> str:
         return (
-            f"UCBALP({self.n_actions}, <{len(self.weights)} contexts>, limit={self.limit:g}, "
+            f"UCBALP({self._n_actions}, <{len(self.weights)} contexts>, limit={self.limit:g}, "
             f"horizon={self.horizon}, noop={self.noop})"
         )
 
     def _rule(self, c: int) -> tuple[int, float]:
         """The action to spend on in context c, and with what probability."""
-        if self.decisions.made >= self.horizon or self.left <= 0:
+        if self._pending.made >= self.horizon or self.left <= 0:
             return self.noop, 0.0
         upper = self._upper_rewards()
         return best_row(upper[c]), float(self._probabilities(upper.max(axis=1))[c])
@@ -176,12 +175,12 @@ class UCBALP(Policy):
         """û (C, J): −∞ for the no-op, which is not chosen but fallen back on, and ∞ for what was never tried."""
         counts = self._rewards.counts
         means = self._rewards.sums[:, 0] / np.maximum(counts, 1.0)
-        upper = (means + self._rewards.widths_at(self.decisions.made + 1)).reshape(-1, self.n_actions)
+        upper = (means + self._rewards.widths_at(self._pending.made + 1)).reshape(-1, self._n_actions)
         upper[:, self.noop] = -np.inf
         return upper
 
     def _probabilities(self, best: Array) -> Array:
-        to_go = self.horizon - self.decisions.made
+        to_go = self.horizon - self._pending.made
         if to_go <= 0:
             return np.zeros(len(best))
         rate = self.left / to_go

@@ -8,7 +8,8 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.offer import Offer
-from tightrope.policies.policy import Choice, Policy
+from tightrope.policies.choices import Choice
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.validation import whole_number
 
@@ -23,20 +24,20 @@ class Uniform(Policy):
     0.333
     """
 
-    randomised: ClassVar[bool] = True
-    loop: ClassVar[str | None] = "uniform"
-    learns: ClassVar[bool] = False
-    n_actions: int
+    _randomised: ClassVar[bool] = True
+    _loop: ClassVar[str | None] = "uniform"
+    _learns: ClassVar[bool] = False
+    _n_actions: int
 
     def __init__(self, n_actions: int, *, seed: int = 0) -> None:
-        self.n_actions = whole_number("n_actions", n_actions, low=1)
+        self._n_actions = whole_number("n_actions", n_actions, low=1)
         self.seed = whole_number("seed", seed)
 
-    def choose(self, offer: Offer) -> Choice:
+    def _choose(self, offer: Offer) -> Choice:
         """Draw an action; features and costs are not looked at."""
         J = len(offer.ids)
-        row = int(kernels.uniform_choice(np.arange(J), self.uniform()))
+        row = int(kernels.uniform_choice(np.arange(J), self._uniform()))
         return Choice(row, np.zeros(J), np.zeros(J), np.full(J, 1.0 / J))
 
     def __repr__(self) -> str:
-        return f"Uniform({self.n_actions})"
+        return f"Uniform({self._n_actions})"

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from tightrope.concerns import Concern
 from tightrope.models import Model
 from tightrope.models.hooks import never_learnt
+from tightrope.policies.hooks import PolicyHooks, Watched
 from tightrope.policies.pending import AWAITS_COSTS
-from tightrope.policies.protocols import Constrained as HasConstraints
-from tightrope.policies.protocols import Watched
-from tightrope.rules import Units
+from tightrope.rules import Rules, Units
 from tightrope.validation import Array
 
 # Totals are looked at this often; nothing is told before the decision of that number.
@@ -78,54 +77,49 @@ class Watch:
 
     def look(self, policy: Watched) -> None:
         """Note which totals are above zero, and tell what is new."""
-        self.note_totals(policy)
+        self.note_totals(policy.totals, policy.rounds)
         if policy.rounds >= self.whole_at:
             self.whole_at = next_whole_look(policy.rounds)
             self.tell(policy, policy.concerns())
         elif self.since.any():
             self.tell(policy, self.totals_above(policy))
 
-    def note_totals(self, policy: Watched) -> None:
+    def note_totals(self, totals: Array, rounds: int) -> None:
         """Note which totals are above zero."""
-        above = policy.totals > 0.0
+        above = totals > 0.0
         if len(above) != len(self.since):
             self.since = np.zeros(len(above), dtype=np.int64)
         self.since[~above] = 0
-        self.since[above & (self.since == 0)] = policy.rounds
+        self.since[above & (self.since == 0)] = rounds
 
     def tell(self, policy: Watched, concerns: Sequence[Concern]) -> None:
         """Tell what is new of these."""
         for concern in concerns:
             if concern.kind not in self.told:
                 self.told.add(concern.kind)
-                policy.notify(concern)
+                policy.hooks.notify(concern)
 
     def concerns(self, policy: Watched, model: Model | None) -> list[Concern]:
         """What the looks have shown, and the state as it is now."""
-        offered = np.full(policy.n_actions or 0, policy.rounds - self.begun - self.few)
+        hooks = policy.hooks
+        offered = np.full(hooks.n_actions or 0, policy.rounds - self.begun - self.few)
         if self.offered is not None:
             offered += self.offered
         return [
             *self.totals_above(policy),
-            *never_tried(policy, model, offered),
-            *costs_not_seen(policy),
+            *never_tried(hooks, model, offered),
+            *costs_not_seen(hooks, policy.rounds),
         ]
 
     def totals_above(self, policy: Watched) -> list[Concern]:
         """The rules whose total stands above zero now, and has for half of the rounds that were watched."""
-        return totals_above(
-            policy,
-            policy.totals,
-            self.since,
-            policy.rounds,
-            constraint_words(policy),
-            units_counted(policy),
-            self.begun,
-        )
+        hooks, totals = policy.hooks, policy.totals
+        words, units = constraint_words(hooks.rules, len(totals)), units_counted(hooks.rules, len(totals))
+        return totals_above(hooks, totals, self.since, policy.rounds, words, units, self.begun)
 
 
 def totals_above(
-    policy: Watched,
+    hooks: PolicyHooks,
     totals: Array,
     since: NDArray[np.int64],
     now: int,
@@ -136,12 +130,13 @@ def totals_above(
     """The rules whose total stands above zero in round `now`, and has since half of the rounds from `begun` on, or longer."""
     if now - begun < FIRST_LOOK or not len(totals) or len(since) != len(totals):
         return []
-    least = policy.cost_sizes() * max(LEAST_COSTS, LEAST_SHARE * now)
+    sizes = hooks.cost_sizes()
+    least = sizes * max(LEAST_COSTS, LEAST_SHARE * now)
     long = (since > 0) & (2 * (since - begun) <= now - begun) & (totals > least)
     found = np.flatnonzero(long)
     if not len(found):
         return []
-    worst = found[np.argsort(-(totals / policy.cost_sizes())[found], kind="stable")]
+    worst = found[np.argsort(-(totals / sizes)[found], kind="stable")]
     over, per_decision = units.totals(totals), units.means(totals / now)
     said = [
         f"{words[k]}: its total was above zero whenever it was looked at from round {since[k]:,} on; in round {now:,} it is "
@@ -151,23 +146,23 @@ def totals_above(
     ]
     if len(worst) > _NAMED:
         said.append(f"So it is with {len(worst) - _NAMED} others.")
-    return [Concern("total above zero", " ".join(said), policy.remedy_of_totals(worst.tolist()))]
+    return [Concern("total above zero", " ".join(said), hooks.remedy_of_totals(worst.tolist()))]
 
 
-def never_tried(policy: Watched, model: Model | None, offered: Array) -> list[Concern]:
+def never_tried(hooks: PolicyHooks, model: Model | None, offered: Array) -> list[Concern]:
     """The actions of which no outcome was ever seen, though each was on offer often enough; where the model tells actions apart."""
-    never = None if model is None or not policy.learns else never_learnt(model)
+    never = None if model is None or not hooks.learns else never_learnt(model)
     if never is None or len(never) != len(offered):
         return []
     never = never & (offered >= max(ENOUGH_OFFERS, OFFERS_FOR_EACH * len(offered)))
     if not never.any():
         return []
-    for pending in policy.decisions.values():
+    for pending in hooks.pending.values():
         never[pending[1]] = False
     found = np.flatnonzero(never).tolist()
     if not found:
         return []
-    names = policy.labels.actions
+    names = hooks.labels.actions
     called = [repr(names[a]) if names is not None else str(a) for a in found[:_NAMED]]
     if len(found) > _NAMED:
         called.append(f"{len(found) - _NAMED} others")
@@ -182,37 +177,34 @@ def never_tried(policy: Watched, model: Model | None, offered: Array) -> list[Co
     ]
 
 
-def costs_not_seen(policy: Watched) -> list[Concern]:
+def costs_not_seen(hooks: PolicyHooks, rounds: int) -> list[Concern]:
     """Costs of most decisions are awaited still: they are in no total, and no model has learnt from them."""
-    n, awaited = policy.rounds, costs_awaited(policy)
-    if awaited < FIRST_LOOK or 2 * awaited < n or not policy.n_constraints or not policy.learns:
+    awaited = costs_awaited(hooks)
+    if awaited < FIRST_LOOK or 2 * awaited < rounds or not hooks.n_constraints or not hooks.learns:
         return []
     return [
         Concern(
             "costs not seen",
-            f"The costs of {awaited:,} of {n:,} decisions have not been seen: totals do not count them, and no rule can be kept "
-            "by costs that nobody tells.",
+            f"The costs of {awaited:,} of {rounds:,} decisions have not been seen: totals do not count them, and no rule can be "
+            "kept by costs that nobody tells.",
             "Give them to `learn` as soon as they are known, or costs that are known beforehand to `decide`.",
         )
     ]
 
 
-def costs_awaited(policy: Watched) -> int:
+def costs_awaited(hooks: PolicyHooks) -> int:
     """How many decisions await their costs."""
-    return sum(1 for one in policy.decisions.values() if one[0] & AWAITS_COSTS)
+    return sum(1 for one in hooks.pending.values() if one[0] & AWAITS_COSTS)
 
 
-def units_counted(source: HasConstraints) -> Units:
-    """The units of a policy's rules, or an environment's; how many decisions were of a group is not known: its share is NaN."""
-    rules = getattr(source, "rules", None)
-    if rules is None:
-        return Units.of(None, source.n_constraints)
-    return Units.of(rules, source.n_constraints, [np.nan if one.rule.among else 1.0 for one in rules.columns])
+def units_counted(rules: Rules | None, K: int) -> Units:
+    """The units of K rules; how many decisions were of a group is not known: its share is NaN."""
+    shares = None if rules is None else [np.nan if one.rule.among else 1.0 for one in rules.columns]
+    return Units.of(rules, K, shares)
 
 
-def constraint_words(policy: HasConstraints) -> tuple[str, ...]:
-    """Each constraint in words."""
-    rules = getattr(policy, "rules", None)
+def constraint_words(rules: Rules | None, K: int) -> tuple[str, ...]:
+    """Each of K constraints in words."""
     if rules is not None:
         return tuple(str(column.rule) for column in rules.columns)
-    return tuple(f"constraint {k}" for k in range(policy.n_constraints))
+    return tuple(f"constraint {k}" for k in range(K))

@@ -24,6 +24,7 @@ from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.oracle import solve
 from tightrope.policies.build import build_policy
+from tightrope.policies.hooks import Player
 from tightrope.result import Result
 from tightrope.spec import SimulationSpec, Spec, make_spec, named_kinds
 from tightrope.sweeps.design import Design, own_steps, put, steps_of
@@ -303,7 +304,7 @@ class _Built(NamedTuple):
     """What a cell runs: environment, policy and its name, and the size of the run."""
 
     solved: _Solved
-    policy: Any
+    policy: Player
     name: str
     size: SimulationSpec
 

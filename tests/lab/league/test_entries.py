@@ -32,10 +32,10 @@ def test_rivals_that_look_at_costs_play_everywhere(name):
 def test_rivals_with_the_posterior_of_the_default_play_everywhere(name):
     for ground in SCENARIOS:
         ours, default = made(name, ground), made("shadow-price", ground)
-        assert ours.reward_model.settings() == default.reward_model.settings()
-        theirs = default.cost_model
-        assert (ours.cost_model is None) == (theirs is None)
-        assert theirs is None or ours.cost_model.settings() == theirs.settings()
+        assert ours.hooks.reward_model().settings() == default.hooks.reward_model().settings()
+        theirs = default.hooks.cost_model()
+        assert (ours.hooks.cost_model() is None) == (theirs is None)
+        assert theirs is None or ours.hooks.cost_model().settings() == theirs.settings()
 
 
 def test_the_plain_one_has_no_margin():
@@ -57,9 +57,9 @@ def test_the_four_rivals_differ_as_their_names_say():
         "prudent": (True, False),
     }
     # The prudent one does not look at the context; the others have the model that everybody gets.
-    assert isinstance(shown.pop("prudent").reward_model, tr.ArmMeans)
+    assert isinstance(shown.pop("prudent").hooks.reward_model(), tr.ArmMeans)
     everybody = BUILT["fair-jobs"].known(1000)["reward"].settings()
-    assert all(one.reward_model.settings() == everybody for one in shown.values())
+    assert all(one.hooks.reward_model().settings() == everybody for one in shown.values())
 
 
 @pytest.mark.parametrize("name", ["guarded-lagrangian", "guarded-linucb", "prudent"])

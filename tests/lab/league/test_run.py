@@ -60,7 +60,9 @@ def by_hand(policy, ground, rounds, replication, seed):
         while waiting and waiting[0][0] + ground.delay < t:
             policy.learn(*waiting.popleft()[1])
         c = draws.contexts[t]
-        decision = policy.decide(env.features[c], env.cost_features[c] if policy.n_constraints else None)
+        decision = policy.decide(
+            env.features[c], env.cost_features[c] if policy.hooks.n_constraints else None
+        )
         a = decision.action
         reward = kernels.draw_reward(
             seed,
@@ -71,7 +73,7 @@ def by_hand(policy, ground, rounds, replication, seed):
             world.reward_kind,
             world.reward_scale,
         )
-        costs = [draws.costs[t, a]] if policy.n_constraints else []
+        costs = [draws.costs[t, a]] if policy.hooks.n_constraints else []
         waiting.append((t, (decision, reward, *costs)))
         actions.append(a)
     return actions

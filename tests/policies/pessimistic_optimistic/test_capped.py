@@ -16,6 +16,7 @@ from reference import ReferenceA, gap
 from strategies import numbers, rows
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import build_policy
+from tightrope.policies.hooks import restored
 from tightrope.schedules import Capped, Power, cap
 from tightrope.spec import read_spec
 
@@ -146,17 +147,17 @@ def test_measured_constants_move_the_cap_and_survive_a_save(tmp_path: Any) -> No
     given.decide(costs=W)
     assert pytest.approx(3.0 * np.sqrt(2)) == given.decide(costs=W).explain().V, "V stays what it was given"
     assert given.decide(costs=W).explain().epsilon == 0.125
-    [meter] = given.background()
+    [meter] = given.hooks.background()
     meter.take([given.rounds, 0.1])
     assert given.propose(costs=W).explain().epsilon == cap(0.1)
 
 
 def test_a_policy_saved_before_there_was_a_choice_is_the_papers() -> None:
     policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5)
-    settings = policy.settings()
+    settings = policy.hooks.settings()
     assert settings.pop("tightening") == "paper"
-    old = tr.PessimisticOptimistic.restore(settings, policy.state())
-    assert old.settings()["tightening"] == "paper"
+    old = restored(tr.PessimisticOptimistic, settings, policy.hooks.state())
+    assert old.hooks.settings()["tightening"] == "paper"
     assert "tightening" not in repr(old)
 
 
@@ -198,7 +199,7 @@ def test_the_compiled_loop_makes_the_same_choices(model: Any) -> None:
     class Stepwise(tr.PessimisticOptimistic):
         compiles = False
 
-    twin = Stepwise.restore(policy.settings(), policy.state())
+    twin = restored(Stepwise, policy.hooks.settings(), policy.hooks.state())
     runs = [
         tr.simulate(one, env, rounds=300, replications=2, seed=5, optimum=0.0, keep_choices=True, workers=1)
         for one in (policy, twin)

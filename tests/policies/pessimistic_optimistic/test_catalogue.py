@@ -79,7 +79,7 @@ def test_most_widths_are_skipped_and_bounds_stay_bounds():
         decision = policy.decide(catalogue)
         scores = policy._lazy._scores_of(catalogue)
         computed.append(scores.exact.sum())
-        widths = policy.reward_model.widths(phi)
+        widths = policy.hooks.reward_model().widths(phi)
         assert (scores.table[0] * kernels.WIDTH_SLACK >= widths).all()
         policy.learn(decision, float(theta @ phi[decision.action]))
     assert np.mean(computed[300:]) < 60
@@ -151,10 +151,10 @@ def test_ten_thousand_constraints():
 
 def refused(message, features, costs=None, policy=None):
     policy = policy or tr.PessimisticOptimistic(reward=tr.Ridge(2), constraints=1, slater=0.2)
-    before = policy.state()
+    before = policy.hooks.state()
     with pytest.raises(tr.InvalidInput, match=message):
         policy.decide(features, costs)
-    assert all(np.array_equal(before[name], array) for name, array in policy.state().items())
+    assert all(np.array_equal(before[name], array) for name, array in policy.hooks.state().items())
 
 
 def test_bad_input_is_refused_and_nothing_changes():

@@ -9,7 +9,7 @@ import tightrope as tr
 
 
 def played(policy, rounds, reward=lambda a: 0.5, **offer):
-    policy.notify = lambda concern: None
+    policy.hooks.report_to(lambda concern: None)
     for _ in range(rounds):
         decision = policy.decide(**offer)
         policy.learn(decision, reward(decision.action))
@@ -52,7 +52,7 @@ def test_rewards_at_the_clip(bonus):
     policy = tr.PessimisticOptimistic(
         reward=tr.DisjointRidge(4, 12, bonus=bonus), constraints=0, horizon=5000
     )
-    policy.notify = lambda concern: None
+    policy.hooks.report_to(lambda concern: None)
     at_clip = []
     for _ in range(700):
         x = rng.normal(size=12)
@@ -73,13 +73,13 @@ def test_m_below_what_the_data_show(m):
     rng = np.random.default_rng(0)
     policy = tr.PessimisticOptimistic(reward=tr.Ridge(2, m=m, bonus=0.1), constraints=0, horizon=3000)
     theta = np.array([2.0, -2.0])
-    policy.notify = lambda concern: None
+    policy.hooks.report_to(lambda concern: None)
     for _ in range(3000):
         rows = rng.uniform(-0.5, 0.5, size=(3, 2))
         decision = policy.decide(rows)
         policy.learn(decision, float(rows[decision.row] @ theta + rng.normal(scale=0.1)))
     found = {one.kind: one for one in policy.concerns()}
-    least = policy.reward_model.least_norm(3000.0)[0]
+    least = policy.hooks.reward_model().least_norm(3000.0)[0]
     assert 1.5 < least < np.linalg.norm(theta)
     if m == 1.0:
         assert (
@@ -120,7 +120,7 @@ def test_a_capped_tightening_is_no_concern_and_the_remedy_of_one_that_is_not():
             cost_range=(-0.01, 1.0),
             **settings,
         )
-        policy.notify = lambda concern: None
+        policy.hooks.report_to(lambda concern: None)
         for _ in range(rounds):
             policy.learn(policy.decide(costs=[[-0.01], [0.5]]), reward=0.5)
         return {one.kind: one for one in policy.concerns()}

@@ -85,7 +85,7 @@ def test_the_fast_path_keeps_its_own_features():
     decision = policy.decide(phi)
     phi[:] = 0.0
     policy.learn(decision, 1.0)
-    assert policy.reward_model.sigma[decision.action, decision.action] == 2.0
+    assert policy.hooks.reward_model().sigma[decision.action, decision.action] == 2.0
 
 
 def test_plain_input_takes_the_fast_path(monkeypatch):
@@ -106,7 +106,7 @@ def test_plain_input_takes_the_fast_path(monkeypatch):
         policy.learn(policy.decide(offers[0], costs), 1.0)
         with monkeypatch.context() as careful_path_closed:
             careful_path_closed.setattr(policy._input, "offer", None)
-            careful_path_closed.setattr(type(policy.decisions), "number_of", None)
+            careful_path_closed.setattr(type(policy.hooks.pending), "number_of", None)
             for offer in offers:
                 policy.learn(policy.decide(offer, costs), 1.0)
         assert policy.rounds == 3
@@ -138,8 +138,8 @@ def test_every_form_of_input_gives_the_same_decisions_with_costs_seen_after(form
             for policy, decision in ((careful, late), (other, early)):
                 policy.learn(decision, costs=w)
                 policy.learn(decision, 0.25)
-    for name, array in careful.state().items():
-        same(array, other.state()[name])
+    for name, array in careful.hooks.state().items():
+        same(array, other.hooks.state()[name])
 
 
 def test_the_fast_path_with_costs_seen_after(monkeypatch):
@@ -153,16 +153,16 @@ def test_the_fast_path_with_costs_seen_after(monkeypatch):
     x, w = np.array([0.6, 0.6]), np.array([0.25])
     policy.learn(policy.decide(x, x), 1.0, w)
     decision = policy.decide(x, x)
-    before = policy.state()
+    before = policy.hooks.state()
     for bad in (np.array([0.75]), np.array([np.nan]), np.array([0.1, 0.1]), np.array([[0.1]])):
         with pytest.raises(tr.InvalidInput, match="costs"):
             policy.learn(decision, 1.0, bad)
     with pytest.raises(tr.InvalidInput, match="features"):
         policy.decide(x, np.array([0.6, np.inf]))
-    for name, array in policy.state().items():
+    for name, array in policy.hooks.state().items():
         same(array, before[name])
     monkeypatch.setattr(policy._input, "offer", None)
-    monkeypatch.setattr(type(policy.decisions), "number_of", None)
+    monkeypatch.setattr(type(policy.hooks.pending), "number_of", None)
     policy.learn(decision, 1.0, w)
     for offer in ((x, x), (x, np.tile(x, (3, 1))), (np.tile(x, (3, 1)), x)):
         policy.learn(policy.decide(*offer), 1.0, w)
@@ -201,10 +201,10 @@ def test_the_fast_path_by_rules():
     with pytest.raises(tr.InvalidInput, match="not both"):
         short.decide(x, np.zeros((3, 3)), usage={"hours": hours}, group="old")
     assert [
-        g if g is None or isinstance(g, str) else g[0] for g in short.settings()["pending_groups"]
-    ] == careful.settings()["pending_groups"]
-    for name, array in careful.state().items():
-        same(array, short.state()[name])
+        g if g is None or isinstance(g, str) else g[0] for g in short.hooks.settings()["pending_groups"]
+    ] == careful.hooks.settings()["pending_groups"]
+    for name, array in careful.hooks.state().items():
+        same(array, short.hooks.state()[name])
 
 
 @pytest.mark.filterwarnings("ignore:.*outside .0, 1.:tightrope.errors.PolicyWarning")
@@ -222,15 +222,15 @@ def test_a_list_of_features_and_any_number_as_a_reward_take_the_fast_path(monkey
         for reward in (1, 0, np.float64(0.5), np.float64(-2.0), 2**53):
             twin.learn(twin.decide(x, second), float(reward), *outcome)
             with monkeypatch.context() as careful_path_closed:
-                careful_path_closed.setattr(type(policy.decisions), "number_of", None)
+                careful_path_closed.setattr(type(policy.hooks.pending), "number_of", None)
                 policy.learn(policy.decide(x.tolist(), second), reward, *outcome)
         decision = policy.decide(x.tolist(), second)
         for bad in ("1", np.float64(np.nan), 10**400, -(10**400), 1j):
             with pytest.raises(tr.InvalidInput, match="reward"):
                 policy.learn(decision, bad, *outcome)
         twin.decide(x, second)
-        for name, array in twin.state().items():
-            same(array, policy.state()[name])
+        for name, array in twin.hooks.state().items():
+            same(array, policy.hooks.state()[name])
 
 
 @unwatched
@@ -265,7 +265,7 @@ def test_the_fast_path_by_rules_seen_after(form, disjoint, monkeypatch):
         with monkeypatch.context() as careful_path_closed:
             if t:
                 careful_path_closed.setattr(fast._input, "offer", None)
-                careful_path_closed.setattr(type(fast.decisions), "number_of", None)
+                careful_path_closed.setattr(type(fast.hooks.pending), "number_of", None)
             two = fast.decide(phi, cost_features=phi, group=group, **said)
             if form == "by usage":
                 fast.learn(two, 0.5, usage=observed)
@@ -275,8 +275,8 @@ def test_the_fast_path_by_rules_seen_after(form, disjoint, monkeypatch):
         same(one.trace, two.trace)
         costs = one.explain().costs
         assert (costs[:, rules.names.index("wait among old")] == 0.0).all() == ("old" not in group)
-    for name, array in careful.state().items():
-        same(array, fast.state()[name])
+    for name, array in careful.hooks.state().items():
+        same(array, fast.hooks.state()[name])
     assert careful.totals[rules.names.index("wait among old")] != 0.0
 
 
@@ -296,7 +296,7 @@ def test_costs_beside_rules_of_which_some_are_seen_after(monkeypatch):
         found = policy.decide(x, W, cost_features=x)
     expected = twin.decide(x, W[:, :1].tolist(), cost_features=x)
     same(found.trace, expected.trace)
-    before = policy.state()
+    before = policy.hooks.state()
     W[1, 0] = 1.5
     for bad, message in (
         ({"costs": W, "cost_features": x}, r"costs\[1, 0\] must lie in \[-1, 1\], but got 1.5"),
@@ -315,7 +315,7 @@ def test_costs_beside_rules_of_which_some_are_seen_after(monkeypatch):
     ):
         with pytest.raises(tr.InvalidInput, match=message):
             policy.learn(found, 1.0, **outcome)
-    for name, array in policy.state().items():
+    for name, array in policy.hooks.state().items():
         same(array, before[name])
 
 
@@ -348,5 +348,5 @@ def test_the_fast_path_measures_slater(monkeypatch):
         careful.learn(one, 0.5)
         fast.learn(two, 0.5)
     assert fast.slater > 0.001
-    for name, array in careful.state().items():
-        same(array, fast.state()[name])
+    for name, array in careful.hooks.state().items():
+        same(array, fast.hooks.state()[name])

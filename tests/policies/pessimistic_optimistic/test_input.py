@@ -247,14 +247,14 @@ CASES = [
 )
 def test_bad_input_is_named_and_changes_nothing(form, do, message):
     policy = FORMS[form]()
-    state, settings = policy.state(), policy.settings()
+    state, settings = policy.hooks.state(), policy.hooks.settings()
     with pytest.raises(tr.InvalidInput, match=re.escape(message)):
         do(policy)
-    after = policy.state()
+    after = policy.hooks.state()
     assert list(after) == list(state)
     for name, array in state.items():
         assert after[name].tobytes() == array.tobytes(), name
-    assert policy.settings() == settings
+    assert policy.hooks.settings() == settings
 
 
 def A(**settings):
@@ -361,5 +361,5 @@ def test_a_refused_round_leaves_no_trace_in_what_follows():
             tried.decide(OK_PHI, bad)
     for _ in range(20):
         assert clean.decide(OK_PHI, OK_W).row == tried.decide(OK_PHI, OK_W).row
-    for name, array in clean.state().items():
-        np.testing.assert_array_equal(tried.state()[name], array)
+    for name, array in clean.hooks.state().items():
+        np.testing.assert_array_equal(tried.hooks.state()[name], array)

@@ -163,10 +163,10 @@ def test_input_arrays_are_not_changed_and_not_kept():
         decision = policy.decide(phi, second)
         np.testing.assert_array_equal(phi, kept_phi)
         np.testing.assert_array_equal(second, kept_second)
-        before = policy.state()
+        before = policy.hooks.state()
         phi[:] = 0.0
         second[:] = 0.0
-        assert_same_state(before, policy.state())
+        assert_same_state(before, policy.hooks.state())
         decision.explain().rewards[:] = 7.0
         assert decision.explain().rewards.max() <= 1.0
 
@@ -209,7 +209,7 @@ def test_an_estimate_of_a_cost_stays_within_its_range(cost_range):
     )
     for _ in range(200):
         policy.learn(policy.decide([[1.0]], [[0.1]]), 0.5, [0.5])
-    assert policy.cost_model.means([[1.0]]) > 2.0
+    assert policy.hooks.cost_model().means([[1.0]]) > 2.0
     seen = policy.decide(np.ones((2, 1)), np.array([[1.0], [-1.0]])).explain()
     np.testing.assert_array_equal(seen.costs, [[cost_range[1]], [cost_range[0]]])
 
@@ -258,10 +258,10 @@ def test_outcomes_late_out_of_order_or_never(make):
         reward_model.learn(rows[i], y)
     assert policy.pending == tuple(sorted(set(range(20)) - set(order.tolist())))
     for name, array in reward_model.arrays().items():
-        np.testing.assert_array_equal(policy.reward_model.arrays()[name], array)
+        np.testing.assert_array_equal(policy.hooks.reward_model().arrays()[name], array)
     if make is form_B:
         for name, array in cost_model.arrays().items():
-            np.testing.assert_array_equal(policy.cost_model.arrays()[name], array)
+            np.testing.assert_array_equal(policy.hooks.cost_model().arrays()[name], array)
 
 
 def test_each_part_of_an_outcome_is_taken_once():
@@ -294,7 +294,7 @@ def test_forget():
     policy.forget(second.number)
     np.testing.assert_array_equal(policy.queue, queue)
     assert policy.pending == ()
-    assert policy.reward_model.n_learnt == 0
+    assert policy.hooks.reward_model().n_learnt == 0
     with pytest.raises(tr.InvalidInput, match="or was forgotten"):
         policy.learn(first, 1.0)
 
@@ -362,7 +362,7 @@ def test_decide_many_is_that_many_decides(form):
     for i in range(10):
         start = {name: value[i] for name, value in inputs.items() if name != "rounds"}
         decision = one.decide(**start)
-        one.learn(decision, 0.3, None if one.cost_model is None else [0.1] * one.n_constraints)
+        one.learn(decision, 0.3, None if one.hooks.cost_model() is None else [0.1] * one.hooks.n_constraints)
     other = one.copy()
     many = one.decide_many(**inputs)
     singles = [
@@ -372,14 +372,14 @@ def test_decide_many_is_that_many_decides(form):
     assert [(d.action, d.row, d.number) for d in many] == [(d.action, d.row, d.number) for d in singles]
     for a, b in zip(many, singles):
         np.testing.assert_array_equal(a.explain().values, b.explain().values)
-    assert_same_state(one.state(), other.state())
+    assert_same_state(one.hooks.state(), other.hooks.state())
 
 
 def test_decide_many_is_all_or_nothing():
     rng = np.random.default_rng(8)
     policy = form_A(slater=None)
     policy.decide(unit_rows(rng, 3, 4), rng.uniform(-1, 1, (3, 2)))
-    before = policy.state()
+    before = policy.hooks.state()
     features, costs = rng.uniform(-0.5, 0.5, (6, 3, 4)), rng.uniform(-1, 1, (6, 3, 2))
     for name, spoilt, message in (
         ("costs", (5, 2, 1), r"round 5 of decide_many: costs\[2, 1\] must lie in \[-1, 1\], but got 3"),
@@ -393,10 +393,10 @@ def test_decide_many_is_all_or_nothing():
         bad[name][spoilt] = 3.0
         with pytest.raises(tr.InvalidInput, match=message):
             policy.decide_many(**bad)
-        assert_same_state(before, policy.state())
+        assert_same_state(before, policy.hooks.state())
     with pytest.raises(tr.InvalidInput, match=r"their lengths differ: \{'features': 6, 'costs': 5\}"):
         policy.decide_many(features, costs[:5])
-    assert_same_state(before, policy.state())
+    assert_same_state(before, policy.hooks.state())
     assert policy.decide_many(features[:0], costs[:0]) == []
 
 
@@ -429,11 +429,11 @@ def test_a_copy_is_independent(form):
     inputs = batch_inputs("A" if form == "measured" else form, rng, 6)
     decisions = policy.decide_many(**inputs)
     twin = policy.copy()
-    assert_same_state(policy.state(), twin.state())
-    before = policy.state()
+    assert_same_state(policy.hooks.state(), twin.hooks.state())
+    before = policy.hooks.state()
     twin.decide_many(**inputs)
     twin.learn(decisions[0].number, 1.0)
-    assert_same_state(before, policy.state())
+    assert_same_state(before, policy.hooks.state())
     with pytest.raises(tr.InvalidInput, match="decision 1 was made by another policy"):
         twin.learn(decisions[1], 1.0)
     policy.learn(decisions[1], 1.0)
@@ -444,8 +444,8 @@ def test_estimators_given_to_a_policy_are_copied():
     policy = tr.PessimisticOptimistic(reward=model, constraints=0)
     policy.learn(policy.decide(np.eye(2)), 1.0)
     assert model.n_learnt == 0
-    policy.reward_model.learn([1.0, 0.0], 5.0)
-    assert policy.reward_model.n_learnt == 1
+    policy.hooks.reward_model().learn([1.0, 0.0], 5.0)
+    assert policy.hooks.reward_model().n_learnt == 1
 
 
 def test_warm_start():
@@ -456,7 +456,7 @@ def test_warm_start():
         taught.learn(x, float(x[0]))
         cost.learn(x, [x[1], -x[2]])
     warm = tr.PessimisticOptimistic(reward=taught, cost=cost, constraints=2, slater=0.2, horizon=100)
-    assert warm.reward_model.n_learnt == warm.cost_model.n_learnt == 50
+    assert warm.hooks.reward_model().n_learnt == warm.hooks.cost_model().n_learnt == 50
     phi = unit_rows(rng, 4, 3)
     explanation = warm.decide(phi, phi).explain()
     np.testing.assert_allclose(
@@ -480,15 +480,17 @@ def test_a_proposal_is_the_next_decision_and_changes_nothing(form):
     inputs = batch_inputs("A" if form == "measured" else form, rng, 20)
     for i in range(20):
         now = {name: value[i] for name, value in inputs.items() if name != "rounds"}
-        before = policy.state()
+        before = policy.hooks.state()
         proposal = policy.propose(**now)
-        assert_same_state(before, policy.state())
+        assert_same_state(before, policy.hooks.state())
         decision = policy.decide(**now)
         assert (proposal.action, proposal.row) == (decision.action, decision.row)
         assert str(proposal.explain()) == str(decision.explain())
         with pytest.raises(tr.InvalidInput, match="decision was proposed, not made"):
             policy.learn(proposal, 1.0)
-        policy.learn(decision, 0.5, None if policy.cost_model is None else [0.1] * policy.n_constraints)
+        policy.learn(
+            decision, 0.5, None if policy.hooks.cost_model() is None else [0.1] * policy.hooks.n_constraints
+        )
 
 
 # Explanations
@@ -626,8 +628,8 @@ def test_sleeping_arms():
         assert decision.action == awake[decision.row]
         policy.learn(decision, float(rng.random()), [float(rng.uniform(-1, 1))])
         counts[decision.action] += 1
-    np.testing.assert_array_equal(policy.reward_model.counts, counts)
-    np.testing.assert_array_equal(policy.cost_model.counts, counts)
+    np.testing.assert_array_equal(policy.hooks.reward_model().counts, counts)
+    np.testing.assert_array_equal(policy.hooks.cost_model().counts, counts)
 
 
 def test_an_arm_asleep_costs_nothing_to_the_others():
@@ -694,7 +696,7 @@ def test_a_rule_of_a_group_that_is_seen_after_acting_costs_nothing_outside_its_g
     assert (night.explain().costs[:, 0] < 0).all()
     policy.learn(night, 1.0, usage={"beds": 1.0, "hours": 0.9})
     np.testing.assert_allclose(policy.totals, [0.5, 1.0])
-    before = policy.state()
+    before = policy.hooks.state()
     with pytest.raises(tr.InvalidInput, match="group is missing"):
         policy.decide()
-    assert all(np.array_equal(before[name], array) for name, array in policy.state().items())
+    assert all(np.array_equal(before[name], array) for name, array in policy.hooks.state().items())

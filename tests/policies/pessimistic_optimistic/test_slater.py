@@ -173,12 +173,14 @@ def run(seed, rounds, policy=None, start=0):
 
 def test_the_seed_decides():
     one, same, other = run(1, 2100), run(1, 2100), run(2, 2100)
-    for name, array in one.state().items():
-        np.testing.assert_array_equal(array, same.state()[name])
+    for name, array in one.hooks.state().items():
+        np.testing.assert_array_equal(array, same.hooks.state()[name])
     assert one.slater == same.slater
-    assert (one.state()["slater/rows"] != other.state()["slater/rows"]).any()
-    np.testing.assert_array_equal(run(1, 1024).state()["slater/rows"], run(2, 1024).state()["slater/rows"])
-    assert run(1, 50).copy(seed=9).settings()["seed"] == 9
+    assert (one.hooks.state()["slater/rows"] != other.hooks.state()["slater/rows"]).any()
+    np.testing.assert_array_equal(
+        run(1, 1024).hooks.state()["slater/rows"], run(2, 1024).hooks.state()["slater/rows"]
+    )
+    assert run(1, 50).copy(seed=9).hooks.settings()["seed"] == 9
 
 
 def test_saved_and_restored_exactly(tmp_path):
@@ -188,8 +190,8 @@ def test_saved_and_restored_exactly(tmp_path):
     restored = tr.load(tmp_path / "state")
     assert restored.slater == half.slater
     rest = run(1, 1000, policy=restored, start=1500)
-    for name, array in whole.state().items():
-        assert array.tobytes() == rest.state()[name].tobytes(), name
+    for name, array in whole.hooks.state().items():
+        assert array.tobytes() == rest.hooks.state()[name].tobytes(), name
     assert rest.slater == whole.slater
 
 
@@ -202,14 +204,14 @@ def test_it_is_measured_only_where_it_is_needed():
     assert tr.PessimisticOptimistic(reward=tr.Ridge(1), constraints=0).slater is None
     assert tr.PessimisticOptimistic(reward=tr.Ridge(1), cost=tr.Ridge(1), constraints=1, V=V).slater is None
     assert tr.PessimisticOptimistic(reward=tr.Ridge(1), constraints=2, slater=0.4).slater == 0.4
-    assert not [name for name in tr.policies.LinUCB(tr.Ridge(1)).state() if name.startswith("slater/")]
+    assert not [name for name in tr.policies.LinUCB(tr.Ridge(1)).hooks.state() if name.startswith("slater/")]
 
 
 def test_measuring_may_be_left_to_someone_else():
     _, _, draw = stream(4)
     policy, phi = policy_and_features()
     at_once, _ = policy_and_features()
-    [meter] = policy.background()
+    [meter] = policy.hooks.background()
     meter.deferred = True
     for _ in range(64):
         W = draw()
@@ -221,7 +223,7 @@ def test_measuring_may_be_left_to_someone_else():
     assert policy.slater == at_once.slater
     np.testing.assert_array_equal(policy.decide(phi(W), W).explain().V, at_once.decide(phi(W), W).explain().V)
     given = tr.PessimisticOptimistic(reward=tr.Ridge(1), constraints=2, slater=0.4)
-    assert given.background() == []
+    assert given.hooks.background() == []
     with pytest.raises(tr.InvalidInput, match=r"slater must lie in \(0, 1\], but got 0"):
         meter.take([65, 0])
 

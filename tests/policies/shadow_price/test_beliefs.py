@@ -49,8 +49,8 @@ def test_compiled_predictions_are_the_models_own(name):
     play(policy, Setting(name), 30)
     rows = None if name == "arms" else np.random.default_rng(0).normal(size=(J, D))
     means, sds, _ = Beliefs(policy._reward, None).rewards(rows, np.arange(J))
-    same(means, policy.reward_model.means(rows))
-    same(sds, policy.reward_model.deviations(rows))
+    same(means, policy.hooks.reward_model().means(rows))
+    same(sds, policy.hooks.reward_model().deviations(rows))
 
 
 def test_copies_may_take_note_of_what_they_are_shown():

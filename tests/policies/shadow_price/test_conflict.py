@@ -69,9 +69,11 @@ def test_asking_changes_nothing():
     setting = Setting("after")
     policy = setting.make()
     play(policy, setting, 20)
-    before = policy.state()
+    before = policy.hooks.state()
     policy.conflict()
-    assert all(np.array_equal(array, before[name], equal_nan=True) for name, array in policy.state().items())
+    assert all(
+        np.array_equal(array, before[name], equal_nan=True) for name, array in policy.hooks.state().items()
+    )
 
 
 def test_moves_of_the_rules_that_are_asked_for():

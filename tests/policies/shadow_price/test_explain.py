@@ -7,6 +7,7 @@ import pytest
 
 import tightrope as tr
 from shadow_tools import SETTINGS, J, K, Setting, play, rounds
+from tightrope.policies.hooks import restored
 from tightrope.policies.shadow_price.explain import parts, price_words
 from tightrope.rules import Units
 
@@ -25,8 +26,8 @@ def test_probabilities_are_those_of_the_policys_own_draws(name, guard):
     offer = setting.offer(x, W, 9)
     expected = policy.propose(**offer).probabilities
     n = 3000
-    settings, state = policy.settings(), policy.state()
-    twin, found = type(policy).restore(settings, state), np.zeros(J)
+    settings, state = policy.hooks.settings(), policy.hooks.state()
+    twin, found = restored(type(policy), settings, state), np.zeros(J)
     for seed in range(n):
         twin._prices.seed = np.uint64(seed)
         found[twin.propose(**offer).row] += 1
@@ -61,7 +62,7 @@ def test_prices_are_told_in_words_and_in_the_rules_own_units():
         policy.learn(decision, (3.0, 1.0)[decision.action] + 0.1 * rng.normal())
     # One more hour a round buys 1/7 of the better action, which is worth 2 more.
     assert policy.prices[0] == pytest.approx(2.0 / 7.0, rel=0.15)
-    assert policy.dual[0] == pytest.approx(policy.prices[0] * rules.columns[0].rule.scale)
+    assert policy.hooks.dual()[0] == pytest.approx(policy.prices[0] * rules.columns[0].rule.scale)
     (line,) = decision.explain().words
     assert line.startswith(f"price of {rules.names[0]} 0.")
     assert line in str(decision.explain())

@@ -47,7 +47,7 @@ class TestSameAsCareful:
             for policy, decision in zip((fast, slow), decisions):
                 policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
         assert used > 140
-        assert equal_states(fast.state(), slow.state())
+        assert equal_states(fast.hooks.state(), slow.hooks.state())
 
     @pytest.mark.parametrize("form", forms(np.eye(2)))
     def test_every_form_of_input(self, name, form):
@@ -63,7 +63,7 @@ class TestSameAsCareful:
             same(decisions[0].trace, decisions[1].trace)
             for policy, decision in zip((one, other), decisions):
                 policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
-        assert equal_states(one.state(), other.state())
+        assert equal_states(one.hooks.state(), other.hooks.state())
 
     def test_rewards_of_other_kinds(self, name):
         setting = Setting(name)
@@ -73,7 +73,7 @@ class TestSameAsCareful:
             outcome = setting.outcome(W, decisions[0].row, t)
             one.learn(decisions[0], float(t), **outcome)
             other.learn(decisions[1], (t, np.float64(t), np.int64(t), np.float32(t))[t % 4], **outcome)
-        assert equal_states(one.state(), other.state())
+        assert equal_states(one.hooks.state(), other.hooks.state())
 
 
 USAGE = {
@@ -98,7 +98,7 @@ class TestWords:
             same(decisions[0].trace, decisions[1].trace)
             for policy, decision in zip((one, other), decisions):
                 policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
-        assert equal_states(one.state(), other.state())
+        assert equal_states(one.hooks.state(), other.hooks.state())
 
     def test_they_go_straight_to_compiled_code(self, name, monkeypatch):
         setting = Setting(name)
@@ -111,7 +111,7 @@ class TestWords:
                     for method in ("said", "costs", "observed"):
                         other_ways_closed.setattr(RuleCosts, method, None)
                     other_ways_closed.setattr(policy._input, "offer", None)
-                    other_ways_closed.setattr(type(policy.decisions), "number_of", None)
+                    other_ways_closed.setattr(type(policy.hooks.pending), "number_of", None)
                 decision = policy.decide(**offer)
                 policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
         assert straight > 40
@@ -132,7 +132,7 @@ class TestWords:
             careful(slow)
             for policy, decision in zip((fast, slow), decisions):
                 policy.learn(decision, float(r[decision.row]), **outcome)
-        assert equal_states(fast.state(), slow.state())
+        assert equal_states(fast.hooks.state(), slow.hooks.state())
 
     def test_what_is_wrong_is_said_and_changes_nothing(self, name):
         setting = Setting(name)
@@ -142,7 +142,7 @@ class TestWords:
             policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
         good = {"features": x, "usage": {"hours": [0.5] * J}, "group": "B"}
         decision = policy.decide(**good)
-        before = policy.state()
+        before = policy.hooks.state()
         for bad, message in (
             ({"usage": {"hours": [0.5] * (J - 1)}}, r"usage\['hours'\] must be one number or 4"),
             ({"usage": {"hours": [0.5] * (J - 1) + [2.0]}}, r"usage\['hours'\]\[3\] must lie in \[0, 1\]"),
@@ -164,7 +164,7 @@ class TestWords:
             ):
                 with pytest.raises(tr.InvalidInput, match=message):
                     policy.learn(decision, 1.0, usage=bad)
-        assert equal_states(before, policy.state())
+        assert equal_states(before, policy.hooks.state())
 
 
 def test_words_make_no_memory_of_their_own():
@@ -189,7 +189,7 @@ def test_costs_that_are_known_may_be_given_as_numbers():
         same(decisions[0].trace, decisions[1].trace)
         for policy, decision in zip((words, numbers), decisions):
             policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
-    assert equal_states(words.state(), numbers.state())
+    assert equal_states(words.hooks.state(), numbers.hooks.state())
 
 
 def test_costs_of_all_kinds_where_they_are_seen_after():
@@ -199,7 +199,7 @@ def test_costs_of_all_kinds_where_they_are_seen_after():
         row = decisions[0].row
         one.learn(decisions[0], float(r[row]), W[row])
         other.learn(decisions[1], float(r[row]), W[row].tolist())
-    assert equal_states(one.state(), other.state())
+    assert equal_states(one.hooks.state(), other.hooks.state())
 
 
 def test_it_is_open_only_for_offers_of_all_actions():
@@ -223,10 +223,10 @@ def test_a_missing_group_is_asked_for_before_anything_is_changed_though_costs_ar
     x, W = np.ones((J, D)), np.zeros((J, 3))
     for _ in range(4):
         policy.learn(policy.decide(x, W, group="A"), 1.0)
-    before = policy.state()
+    before = policy.hooks.state()
     with pytest.raises(tr.InvalidInput, match="group is missing"):
         policy.decide(x, W)
-    assert equal_states(before, policy.state())
+    assert equal_states(before, policy.hooks.state())
 
 
 def test_what_is_remembered_does_not_change_with_the_callers_arrays():

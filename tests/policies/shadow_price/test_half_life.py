@@ -58,7 +58,7 @@ def test_without_one_nothing_changes_and_an_endless_one_is_none(name):
     plain, none, endless = setting.make(), setting.make(half_life=None), setting.make(half_life=1e9)
     chosen = [actions(play(one, setting, 60)) for one in (plain, none, endless)]
     assert chosen[0] == chosen[1] == chosen[2]
-    assert equal_states(plain.state(), none.state())
+    assert equal_states(plain.hooks.state(), none.hooks.state())
     assert len(endless._prices.core) == len(plain._prices.core) + 1
 
 
@@ -74,7 +74,7 @@ def test_the_careful_way_decides_alike(name, monkeypatch):
         other += play(careful, setting, 1, start=t)
     for a, b in zip(one, other):
         same(a.trace, b.trace)
-    assert equal_states(fast.state(), careful.state())
+    assert equal_states(fast.hooks.state(), careful.hooks.state())
 
 
 @pytest.mark.parametrize("seen", ["before", "after"])
@@ -84,7 +84,7 @@ def test_a_compiled_run_is_a_plain_run(seen):
     )
     cost = tr.Ridge(3) if seen == "after" else None
     policy = tr.ShadowPrice(reward=tr.Ridge(3), cost=cost, constraints=2, half_life=150.0, memory=64)
-    assert policy.compiles
+    assert policy.hooks.compiles()
     runs = [
         tr.simulate(policy, env, 700, 2, seed=1, workers=1, optimum=0.0, keep_choices=True, compile=compile)
         for compile in (True, False)
@@ -101,7 +101,7 @@ def test_a_file_holds_it(tmp_path):
     assert twin.half_life == 30.0
     assert "half_life=30" in repr(twin)
     assert actions(play(policy, setting, 40, start=75)) == actions(play(twin, setting, 40, start=75))
-    assert equal_states(policy.state(), twin.state())
+    assert equal_states(policy.hooks.state(), twin.hooks.state())
 
 
 def test_a_policy_goes_on_with_another():
@@ -109,7 +109,7 @@ def test_a_policy_goes_on_with_another():
     old, new = arms(), arms(half_life=60.0)
     ages(old, 300)
     assert len(old._memory) == 300
-    new.resume(old, same_costs=True)
+    new.hooks.resume(old, same_costs=True)
     assert new.rounds == 300
     assert len(new._memory) == int(60.0 / np.log(2.0)) == new._prices.core[shadow.REMEMBERED]
     for t in range(600):
@@ -126,7 +126,7 @@ def test_scales_forget():
         for t in range(1700):
             size = 100.0 if 500 <= t < 600 else 1.0
             policy.learn(policy.decide(costs=[[0.5 * size], [-0.5 * size]]), 0.5)
-        found[half_life] = float(policy.cost_sizes()[0])
+        found[half_life] = float(policy.hooks.cost_sizes()[0])
     assert found[50.0] == pytest.approx(0.5, rel=0.05)
     assert found[None] > 5.0
 

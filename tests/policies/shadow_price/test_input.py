@@ -85,10 +85,12 @@ def test_a_missing_group_leaves_no_trace(T):
     policy = Setting("mixed").make()
     for _ in range(T):
         policy.decide(np.ones((J, D)), usage={"hours": [0.5] * J}, group=())
-    before = policy.state()
+    before = policy.hooks.state()
     with pytest.raises(tr.InvalidInput, match="group is missing"):
         policy.decide(np.ones((J, D)), usage={"hours": [0.5] * J})
-    assert all(np.array_equal(array, before[name], equal_nan=True) for name, array in policy.state().items())
+    assert all(
+        np.array_equal(array, before[name], equal_nan=True) for name, array in policy.hooks.state().items()
+    )
 
 
 class TestRanges:

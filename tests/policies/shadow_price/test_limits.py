@@ -9,6 +9,7 @@ import tightrope as tr
 from kernel_tools import same
 from shadow_tools import MIXED, RULES, Setting, equal_states, play
 from tightrope.kernels import shadow
+from tightrope.policies.hooks import restored
 
 
 def make(at_most=0.6, cost=None, seen="before"):
@@ -68,7 +69,10 @@ def test_costs_seen_before_are_restated_where_the_rule_is_in_force():
     decision = policy.decide(np.ones((4, 3)), usage=usage, group="B")
     np.testing.assert_allclose(decision.explain().costs, rules.costs(usage, "B"), atol=1e-12)
     play(policy, setting, 40, start=30)
-    assert tr.ShadowPrice.restore(policy.settings(), policy.state()).rules.columns[2].rule.at_most == 0.25
+    assert (
+        restored(tr.ShadowPrice, policy.hooks.settings(), policy.hooks.state()).rules.columns[2].rule.at_most
+        == 0.25
+    )
 
 
 def test_costs_seen_after_are_restated_in_the_model():
@@ -76,9 +80,9 @@ def test_costs_seen_after_are_restated_in_the_model():
     policy = setting.make()
     play(policy, setting, 60)
     x = np.random.default_rng(0).normal(size=(4, 3))
-    before = policy.cost_model.means(x)
+    before = policy.hooks.cost_model().means(x)
     policy.change_limit(3, 0.5)
-    after = policy.cost_model.means(x)
+    after = policy.hooks.cost_model().means(x)
     np.testing.assert_allclose(after[:, 1], before[:, 1] + 0.2, atol=1e-9)
     same(after[:, 0], before[:, 0])
     # What comes from now on is counted by the new limit.
@@ -116,11 +120,11 @@ def test_what_can_not_be_changed_leaves_no_trace(rule, given, message):
     setting = Setting("mixed")
     policy = setting.make()
     play(policy, setting, 10)
-    before, settings = policy.state(), policy.settings()
+    before, settings = policy.hooks.state(), policy.hooks.settings()
     with pytest.raises(tr.InvalidInput, match=message):
         policy.change_limit(rule, **given)
-    assert equal_states(before, policy.state())
-    assert policy.settings() == settings
+    assert equal_states(before, policy.hooks.state())
+    assert policy.hooks.settings() == settings
     assert policy.rules is MIXED
     with pytest.raises(tr.InvalidInput, match="give shift="):
         Setting("before").make().change_limit(0, 0.5)

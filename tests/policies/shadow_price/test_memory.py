@@ -105,7 +105,7 @@ class TestCatalogue:
         assert all(entry.phi is catalogue.features for entry in policy._memory.entries)
         # In the middle of a solve, whose sample holds the same rounds.
         assert policy._prices.solve is not None
-        assert policy.state()["memory/tables"].size == catalogue.features.size
+        assert policy.hooks.state()["memory/tables"].size == catalogue.features.size
         policy.save(tmp_path / "policy")
         numbers = 10 * 1500 * (2 + 1) + catalogue.features.size + 10 * 1500 * (2 + 1)
         assert (tmp_path / "policy").stat().st_size < 8 * numbers + 20_000
@@ -125,7 +125,7 @@ class TestCatalogue:
                 one.learn(decision, float(t % 2))
         assert twin._memory.slots == policy._memory.slots
         assert len({id(one.phi) for one in twin._memory.entries if one is not None}) == 1
-        assert equal_states(policy.state(), twin.state())
+        assert equal_states(policy.hooks.state(), twin.hooks.state())
 
     def test_a_view_that_is_written_to_later_is_copied(self):
         rng = np.random.default_rng(0)

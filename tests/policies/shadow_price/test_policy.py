@@ -73,9 +73,9 @@ class TestEverySetting:
         setting = Setting(name)
         policy = setting.make()
         for t, (x, W, r) in enumerate(rounds(1, 34)):
-            before = policy.state()
+            before = policy.hooks.state()
             proposed = policy.propose(**setting.offer(x, W, t))
-            assert equal_states(before, policy.state()), t
+            assert equal_states(before, policy.hooks.state()), t
             decision = policy.decide(**setting.offer(x, W, t))
             assert proposed.row == decision.row
             same(proposed.trace, decision.trace)
@@ -90,14 +90,14 @@ class TestEverySetting:
         policy.save(tmp_path / "policy")
         twins = [tr.load(tmp_path / "policy"), pickle.loads(pickle.dumps(policy)), policy.copy()]
         for twin in twins:
-            assert equal_states(twin.state(), policy.state())
+            assert equal_states(twin.hooks.state(), policy.hooks.state())
         for one in (policy, *twins):
             for t, (decision, (_, W, r)) in enumerate(zip(late, list(rounds(0, 24))[21:]), start=21):
                 one.learn(decision.number, float(r[decision.row]), **setting.outcome(W, decision.row, t))
         chosen = [actions(play(one, setting, 20, start=24)) for one in (policy, *twins)]
         assert chosen[0] == chosen[1] == chosen[2] == chosen[3]
         for twin in twins:
-            assert equal_states(twin.state(), policy.state())
+            assert equal_states(twin.hooks.state(), policy.hooks.state())
 
     def test_decide_many_is_as_many_decisions(self, name):
         setting = Setting(name)
@@ -111,7 +111,7 @@ class TestEverySetting:
         else:
             together = many.decide_many(rounds=14)
         assert actions(single) == actions(together)
-        assert equal_states(one.state(), many.state())
+        assert equal_states(one.hooks.state(), many.hooks.state())
 
     def test_followed_actions_count(self, name):
         setting = Setting(name)
@@ -129,7 +129,7 @@ class TestEverySetting:
         setting = Setting(name)
         policy = setting.make()
         for t, (x, W, r) in enumerate(rounds(5, 9)):
-            before = policy.state()
+            before = policy.hooks.state()
             good = setting.offer(x, W, t)
             bads = [
                 {**good, "actions": [0, 99]},
@@ -162,9 +162,9 @@ class TestEverySetting:
                     policy.decide_many(**{key: [good[key]] * 2 for key in good}, rounds=3)
                 with pytest.raises(tr.InvalidInput, match="round 1 of decide_many"):
                     policy.decide_many(**{key: [good[key]] * 2 for key in good}, actions=[None, [0, 99]])
-            assert equal_states(before, policy.state()), t
+            assert equal_states(before, policy.hooks.state()), t
             decision = policy.decide(**good)
-            before = policy.state()
+            before = policy.hooks.state()
             outcome = setting.outcome(W, decision.row, t)
             for reward in (math.nan, math.inf, "1", 1e200):
                 with pytest.raises(tr.InvalidInput, match="reward"):
@@ -175,7 +175,7 @@ class TestEverySetting:
                         policy.learn(decision, 1.0, costs)
             with pytest.raises(tr.InvalidInput):
                 policy.learn(decision)
-            assert equal_states(before, policy.state()), t
+            assert equal_states(before, policy.hooks.state()), t
             policy.learn(decision, float(r[decision.row]), **outcome)
 
 
@@ -235,10 +235,10 @@ class TestActions:
         policy = tr.ShadowPrice(reward=tr.DisjointRidge(6, D), constraints=K)
         for t in range(9):
             policy.learn(policy.decide(np.ones(D), np.zeros((2, K)), actions=[t % 6, (t + 1) % 6]), 1.0)
-        before = policy.state()
+        before = policy.hooks.state()
         with pytest.raises(tr.InvalidInput, match="must have shape"):
             policy.decide(np.ones(D), np.zeros((2, K)))
-        assert equal_states(before, policy.state())
+        assert equal_states(before, policy.hooks.state())
 
     def test_any_number_of_rows_with_shared_parameters(self):
         rng = np.random.default_rng(1)
@@ -425,8 +425,8 @@ class TestGuard:
             policy.learn(decision, 0.0)
 
     def test_only_the_guard_guarantees(self):
-        assert tr.ShadowPrice(reward=tr.ArmMeans(3), constraints=1).guarantees() == {}
-        (claim,) = tr.ShadowPrice(reward=tr.ArmMeans(3), constraints=1, guard=True).guarantees()
+        assert tr.ShadowPrice(reward=tr.ArmMeans(3), constraints=1).hooks.guarantees() == {}
+        (claim,) = tr.ShadowPrice(reward=tr.ArmMeans(3), constraints=1, guard=True).hooks.guarantees()
         assert "zero in every round" in claim
 
     def test_an_action_against_the_guard_can_be_followed(self):
@@ -488,10 +488,10 @@ class TestWarmStart:
         policy.warm_start(
             np.empty((0, D)), None, [], offers=[{"features": x, "costs": W} for x, W, _ in rounds(8, 5)]
         )
-        before = policy.state()
+        before = policy.hooks.state()
         x, W, _ = next(rounds(9, 1))
         proposed = policy.propose(x, W)
-        assert equal_states(before, policy.state())
+        assert equal_states(before, policy.hooks.state())
         same(proposed.trace, policy.decide(x, W).trace)
 
     def test_logged_rounds_say_what_was_on_offer_where_one_x_serves_all(self):
@@ -515,7 +515,7 @@ class TestWarmStart:
     )
     def test_bad_logs_leave_no_trace(self, change, message):
         policy = Setting("disjoint, after").make()
-        before = policy.state()
+        before = policy.hooks.state()
         given = {
             "features": np.ones((2, D)),
             "actions": [0, 1],
@@ -525,7 +525,7 @@ class TestWarmStart:
         }
         with pytest.raises(tr.InvalidInput, match=message):
             policy.warm_start(**given)
-        assert equal_states(before, policy.state())
+        assert equal_states(before, policy.hooks.state())
 
 
 class TestGoingOn:
@@ -534,19 +534,19 @@ class TestGoingOn:
         setting = Setting(name)
         policy = setting.make()
         play(policy, setting, 20)
-        then = policy.state()
+        then = policy.hooks.state()
         waiting = play(policy, setting, 2, start=20, learn=False)
         play(policy, setting, 15, start=22)
         late = policy.copy()
-        assert late.roll_back(then, learnt_only=True) == []
-        now = late.state()
+        assert late.hooks.roll_back(then, learnt_only=True) == []
+        now = late.hooks.state()
         for key in now:
             if key.startswith(("reward/", "cost/")):
                 same(now[key], then[key])
         same(late.totals, policy.totals)
         assert late.pending == tuple(d.number for d in waiting)
-        assert policy.roll_back(then, learnt_only=False) == [20, 21]
-        found = policy.state()
+        assert policy.hooks.roll_back(then, learnt_only=False) == [20, 21]
+        found = policy.hooks.state()
         for key in found:
             if key not in ("made",) and not key.startswith("pending"):
                 same(found[key], then[key])
@@ -559,7 +559,7 @@ class TestGoingOn:
         play(old, setting, 37)
         (waiting,) = play(old, setting, 1, start=37, learn=False)
         new = setting.make(caution=2.0)
-        new.resume(old, same_costs=True)
+        new.hooks.resume(old, same_costs=True)
         same(new.totals, old.totals)
         same(new._reward.flat, old._reward.flat)
         assert len(new._memory) == 38
@@ -571,7 +571,7 @@ class TestGoingOn:
         setting = Setting("before")
         old, new = setting.make(), setting.make()
         play(old, setting, 20)
-        new.resume(old, same_costs=False)
+        new.hooks.resume(old, same_costs=False)
         assert len(new._memory) == 0
         same(new.totals, old.totals)
         play(new, setting, 100, start=20)
@@ -597,15 +597,15 @@ class TestLongRuns:
         same(policy.infeasible, [True, False])
         assert policy.totals[0] > 400
         assert policy.totals[1] <= 0.0
-        taken = policy.reward_model
+        taken = policy.hooks.reward_model()
         assert taken.n_learnt == 1000
         assert policy.totals[1] > -60.0
 
 
 def test_names_of_settings_cover_the_compiled_ones():
     for name in COMPILED:
-        assert Setting(name).make().compiles
-    assert not Setting("own model").make().compiles
+        assert Setting(name).make().hooks.compiles()
+    assert not Setting("own model").make().hooks.compiles()
 
 
 def test_it_says_what_it_is():

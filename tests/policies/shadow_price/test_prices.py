@@ -32,7 +32,7 @@ def test_compiled_draws_are_those_of_one_round_after_the_other(name):
     found = []
     for compiled in (True, False):
         solve = PriceSolve.start(
-            *policy._memory.sample(np.inf), 30.0, policy._prices.row_work, policy.n_constraints
+            *policy._memory.sample(np.inf), 30.0, policy._prices.row_work, policy.hooks.n_constraints
         )
         policy._beliefs.compiled = compiled
         n = len(solve.entries)
@@ -119,17 +119,17 @@ class TestRefits:
         play(policy, setting, 42)
         policy.save(tmp_path / "policy")
         twin = tr.load(tmp_path / "policy")
-        before = policy.state()
+        before = policy.hooks.state()
         x, W = np.ones((J, D)), np.zeros((J, K))
         proposed = policy.propose(x, W)
-        assert equal_states(before, policy.state())
+        assert equal_states(before, policy.hooks.state())
         same(proposed.trace, twin.decide(x, W).trace)
         same(proposed.trace, policy.decide(x, W).trace)
         assert policy._prices.core[shadow.NEXT_SOLVE] == 86.0
-        assert equal_states(twin.state(), policy.state())
+        assert equal_states(twin.hooks.state(), policy.hooks.state())
 
     def test_states_of_models_that_are_not_are_what_they_were(self):
         for name in ("before", "own model"):
             policy = Setting(name).make()
             play(policy, Setting(name), 20)
-            assert "refits" not in policy.state()
+            assert "refits" not in policy.hooks.state()

@@ -109,8 +109,8 @@ class TestWhichWay:
         assert sampling_for(None, Regressor(2, 2)) == "gaps"
         assert sampling_for("gaps", Bagged(2, 2)) == "gaps"
         policy = tr.ShadowPrice(reward=Bagged(2, 2), constraints=1, sampling="normal")
-        assert policy.settings()["sampling"] == "normal"
-        assert tr.ShadowPrice(reward=Bagged(2, 2), constraints=1).settings()["sampling"] is None
+        assert policy.hooks.settings()["sampling"] == "normal"
+        assert tr.ShadowPrice(reward=Bagged(2, 2), constraints=1).hooks.settings()["sampling"] is None
         assert "sampling='normal'" in repr(policy)
 
     def test_what_a_model_can_not_do_is_refused(self):
@@ -128,7 +128,7 @@ class TestWhichWay:
     def test_a_linear_model_may_be_explored_by_gaps(self):
         setting = Setting("before", sampling="gaps")
         policy = setting.make()
-        assert not policy.compiles
+        assert not policy.hooks.compiles()
         decisions = play(policy, setting, 300)
         assert (policy.totals <= 0.0).all()
         assert min(decision.probabilities.min() for decision in decisions) > 0.0

@@ -33,19 +33,19 @@ class TestInTheMiddle:
         assert policy._prices.solve is not None
         policy.save(tmp_path / "policy")
         twins = [tr.load(tmp_path / "policy"), policy.copy()]
-        assert all(equal_states(twin.state(), policy.state()) for twin in twins)
+        assert all(equal_states(twin.hooks.state(), policy.hooks.state()) for twin in twins)
         chosen = [actions(play(one, setting, 50, start=34)) for one in (policy, *twins)]
         assert chosen[0] == chosen[1] == chosen[2]
         assert policy._prices.solve is not None
-        assert all(equal_states(twin.state(), policy.state()) for twin in twins)
+        assert all(equal_states(twin.hooks.state(), policy.hooks.state()) for twin in twins)
 
     def test_a_proposal_leaves_it_alone(self, name, slow_solves):
         setting = Setting(name)
         policy, busy = setting.make(), 0
         for t, (x, W, r) in enumerate(rounds(2, 40)):
-            before = policy.state()
+            before = policy.hooks.state()
             proposed = policy.propose(**setting.offer(x, W, t))
-            assert equal_states(before, policy.state())
+            assert equal_states(before, policy.hooks.state())
             decision = policy.decide(**setting.offer(x, W, t))
             same(proposed.trace, decision.trace)
             policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
@@ -56,10 +56,10 @@ class TestInTheMiddle:
         setting = Setting(name)
         policy = setting.make()
         play(policy, setting, 34)
-        before = policy.state()
+        before = policy.hooks.state()
         with pytest.raises(tr.InvalidInput):
             policy.decide(np.full((J, D), np.nan))
-        assert equal_states(before, policy.state())
+        assert equal_states(before, policy.hooks.state())
 
 
 def test_prices_take_effect_at_the_deadline_and_not_before(slow_solves):
@@ -106,7 +106,7 @@ def test_prices_are_optimal_on_the_remembered_rounds():
     policy = setting.make()
     play(policy, setting, 255)
     solves = policy._prices.core[shadow.SOLVES]
-    models, (entries, weights) = policy.reward_model, policy._memory.sample(np.inf)
+    models, (entries, weights) = policy.hooks.reward_model(), policy._memory.sample(np.inf)
     rewards = np.concatenate([models.means(entry.phi) for entry in entries])
     costs = np.concatenate([entry.W for entry in entries])
     play(policy, setting, 1, start=255)

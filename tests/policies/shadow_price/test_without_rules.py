@@ -22,8 +22,8 @@ def test_each_rule_costs_what_is_earned_without_it() -> None:
         ["a", "b", "c"],
     )
     policy = played(rules, [1.0, 0.5, 0.1])
-    before = policy.state()
-    found = policy.cost_of_rules()
+    before = policy.hooks.state()
+    found = policy.hooks.cost_of_rules()
     assert found is not None
     # A quarter a, a tenth c, the rest b; without the first all but a tenth a, without the second no c.
     means = policy._reward.means()
@@ -33,7 +33,7 @@ def test_each_rule_costs_what_is_earned_without_it() -> None:
     assert found.without["share c"] == pytest.approx(np.dot([0.25, 0.75, 0.0], means))
     assert found.without["capacity b"] == found.reward, "not felt"
     assert found.rounds == 300
-    for name, array in policy.state().items():
+    for name, array in policy.hooks.state().items():
         np.testing.assert_array_equal(array, before[name])
 
 
@@ -41,6 +41,6 @@ def test_nothing_is_said_of_what_is_not_known() -> None:
     rules = tr.Rules([tr.Budget("heat", at_most=0.25)], ["a", "b"])
     policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=rules)
     for i in range(120):
-        assert i >= 100 or policy.cost_of_rules() is None
+        assert i >= 100 or policy.hooks.cost_of_rules() is None
         policy.learn(policy.decide(usage={"heat": 0.5}), reward=0.5)
-    assert policy.cost_of_rules() is None, "no choice keeps the rule"
+    assert policy.hooks.cost_of_rules() is None, "no choice keeps the rule"

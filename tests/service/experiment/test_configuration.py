@@ -47,7 +47,7 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
             bench.learn(f"visit-{i}", reward=0.5, usage={"hours": 0.5})
     old, was = bench.state(), bench.experiment._state
     assert was is not None
-    before, why = was.policy.state(), read(bench.decide(visit(7, explain=True)))
+    before, why = was.policy.hooks.state(), read(bench.decide(visit(7, explain=True)))
     share = {"kind": "share", "action": "other", "at_least": 0.1}
     bench.spec = ward(
         rule=[share, LATE, {**cap, "total": 75}, {"kind": "capacity", "action": "icu", "at_most": 0.3}],
@@ -57,7 +57,7 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
     bench.reopened()
     now = bench.experiment._state
     assert now is not None
-    after = now.policy.state()
+    after = now.policy.hooks.state()
     for name in before:
         if name.startswith(("reward/", "cost/", "pending/", "made")):
             np.testing.assert_array_equal(before[name], after[name], err_msg=name)

@@ -109,7 +109,9 @@ def test_a_half_life_in_seconds_is_counted_by_the_clock_and_replayed(reward: dic
 
     def width() -> float:
         policy = bench.experiment._state.policy  # type: ignore[union-attr]
-        return float(policy.reward_model.deviations(np.array([[0.5, 1.0, 0.0]] * 3), np.arange(3)).sum())
+        return float(
+            policy.hooks.reward_model().deviations(np.array([[0.5, 1.0, 0.0]] * 3), np.arange(3)).sum()
+        )
 
     for i in range(60):
         bench.now += 2.5

@@ -57,7 +57,7 @@ def decide(bench, n=20):
 def test_it_decides_by_what_the_table_tells_from_the_first_decision_on(log):
     warm = Bench(spec_in(log))
     policy = warm.experiment.state.policy
-    means = policy.reward_model.means(warm.spec.encoder.vector({"age": 89}))
+    means = policy.hooks.reward_model().means(warm.spec.encoder.vector({"age": 89}))
     assert means[1] > 0.7 > 0.5 > means[0]
     assert policy.rounds == 0
     assert not policy.totals.any()
@@ -78,7 +78,7 @@ def test_a_journal_replays_to_the_bit_without_the_file(log, kind, seen):
     first = Bench(spec)
     if seen == "after":
         x = spec.encoder.vector({"age": 50})
-        costs = first.experiment.state.policy.cost_model.means(x)
+        costs = first.experiment.state.policy.hooks.cost_model().means(x)
         assert np.ptp(costs) > 0.3  # in tens of minutes: 8 against 2
     decide(first, 4)
     digest = first.digest()
@@ -117,14 +117,14 @@ def test_a_table_with_a_reward_for_every_action_teaches_them_all(tmp_path):
     past = {"file": "log.csv", "reward": {"email": "email", "letter": "letter"}}
     data = {"actions": ["email", "letter"], "context": CONTEXT, "warm_start": past}
     policy = Bench(make_spec(data, folder=tmp_path)).experiment.state.policy
-    assert policy.reward_model.n_learnt == 6
+    assert policy.hooks.reward_model().n_learnt == 6
 
 
 def test_a_label_teaches_all_actions(tmp_path):
     (tmp_path / "log.csv").write_text("age,best\n20,1\n80,2\n30,1\n")
     data = {"actions": ["1", "2"], "context": CONTEXT, "warm_start": {"file": "log.csv", "label": "best"}}
     policy = Bench(make_spec(data, folder=tmp_path)).experiment.state.policy
-    assert policy.reward_model.n_learnt == 6
+    assert policy.hooks.reward_model().n_learnt == 6
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_an_outcome_applies_exactly_once() -> None:
     assert state["outcomes"]["rejected"] == 3
     state = bench.experiment._state
     assert state is not None
-    assert state.policy.reward_model.n_learnt == 1
+    assert state.policy.hooks.reward_model().n_learnt == 1
     listed = read(bench.ask(handlers.list_outcomes, OutcomeQuery(status="rejected")))["outcomes"]
     assert [(one["event_id"], one["reason"]) for one in listed] == [
         ("visit-99", "unknown"),
@@ -96,8 +96,8 @@ def test_the_parts_of_an_outcome_may_come_apart_and_in_any_order() -> None:
     one, other = together.experiment._state, apart.experiment._state
     assert one is not None
     assert other is not None
-    for name, array in one.policy.state().items():
-        np.testing.assert_array_equal(array, other.policy.state()[name], err_msg=name)
+    for name, array in one.policy.hooks.state().items():
+        np.testing.assert_array_equal(array, other.policy.hooks.state()[name], err_msg=name)
 
 
 def test_decision_and_outcome_may_share_a_batch() -> None:
@@ -198,8 +198,8 @@ def test_shadow_mode_serves_the_default_and_learns_from_it() -> None:
     mine, theirs = bench.experiment._state, twin.experiment._state
     assert mine is not None
     assert theirs is not None
-    for name, array in mine.policy.state().items():
-        np.testing.assert_array_equal(array, theirs.policy.state()[name], err_msg=name)
+    for name, array in mine.policy.hooks.state().items():
+        np.testing.assert_array_equal(array, theirs.policy.hooks.state()[name], err_msg=name)
     served = read(bench.decide(visit(100, default="icu")))
     assert served["name"] == "icu"
     bench.ask(handlers.change_mode, ModeRequest(mode="shadow"))
@@ -243,17 +243,17 @@ def test_rolling_back_what_was_learnt_keeps_what_was_spent() -> None:
     taken = read(bench.ask(handlers.take_snapshot, SnapshotRequest(label="good")))
     state = bench.experiment._state
     assert state is not None
-    good = state.policy.state()
+    good = state.policy.hooks.state()
     for i in range(30, 60):
         bench.decide(visit(i))
         bench.learn(f"visit-{i}", reward=0.0, usage={"hours": 1.0})
     bench.decide(visit(60))
-    bad = state.policy.state()
+    bad = state.policy.hooks.state()
     position = taken["position"]
     for restore in ("learnt", "all"):
         request = RollbackRequest(position=position, restore=restore)  # type: ignore[arg-type]
         read(bench.ask(handlers.roll_back, request))
-        now = state.policy.state()
+        now = state.policy.hooks.state()
         for name in ("reward/Theta", "cost/Theta", "reward/Sigma"):
             np.testing.assert_array_equal(now[name], good[name])
         kept = bad if restore == "learnt" else good

@@ -82,7 +82,7 @@ def test_a_deferred_policy_equals_one_that_measures_at_the_same_rounds() -> None
     random = np.random.default_rng(3)
     inline = tr.PessimisticOptimistic(reward=tr.ArmMeans(3), constraints=2)
     deferred = inline.copy()
-    [meter] = deferred.background()
+    [meter] = deferred.hooks.background()
     meter.deferred = True
     for t in range(1, 130):
         W = random.uniform(-1, 0.5, (3, 2))
@@ -95,15 +95,15 @@ def test_a_deferred_policy_equals_one_that_measures_at_the_same_rounds() -> None
         reward = float(random.uniform())
         inline.learn(one.number, reward)
         deferred.learn(other.number, reward)
-    for name, array in inline.state().items():
-        np.testing.assert_array_equal(array, deferred.state()[name], err_msg=name)
+    for name, array in inline.hooks.state().items():
+        np.testing.assert_array_equal(array, deferred.hooks.state()[name], err_msg=name)
 
 
 def test_nothing_to_defer_where_slater_is_given() -> None:
     policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5)
-    assert policy.background() == []
+    assert policy.hooks.background() == []
     fresh = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1)
-    [meter] = fresh.background()
+    [meter] = fresh.hooks.background()
     with pytest.raises(InvalidInput, match="rounds after 0 of 0, but got 1"):
         meter.take([1, 0.5])
     fresh.decide(costs=[[0.5], [-0.25]])
@@ -123,9 +123,9 @@ def test_a_proposal_changes_nothing_and_agrees_with_decide() -> None:
     )
     for _ in range(60):
         phi = random.uniform(-0.5, 0.5, (4, 3))
-        before = policy.state()
+        before = policy.hooks.state()
         proposed = policy.propose(phi, phi)
-        for name, array in policy.state().items():
+        for name, array in policy.hooks.state().items():
             np.testing.assert_array_equal(array, before[name])
         decided = policy.decide(phi, phi)
         assert (proposed.action, proposed.row, proposed.number) == (

@@ -90,7 +90,7 @@ def online_after(J: int = 10, d: int = 20, K: int = 3, rounds: int = 3_000, bonu
             decision = policy.decide(phi, psi)
             policy.learn(decision, reward, W[decision.action])
             choices.append(decision.action)
-        cost_model = policy.cost_model
+        cost_model = policy.hooks.cost_model()
         assert isinstance(cost_model, Ridge)
         return Outcome(choices, np.concatenate([_numbers(policy), cost_model.Theta.ravel()]))
 
@@ -281,7 +281,7 @@ def _policy(
 ) -> PessimisticOptimistic:
     V, epsilon, T = Power(settings.v, 0.5), Power(settings.e, -0.5), settings.horizon
     policy = PessimisticOptimistic(reward=reward, cost=cost, constraints=K, horizon=T, V=V, epsilon=epsilon)
-    policy.notify = ignore  # made-up rewards and costs are for their speed alone
+    policy.hooks.report_to(ignore)  # made-up rewards and costs are for their speed alone
     return policy
 
 
@@ -298,7 +298,7 @@ def _play(
 
 def _numbers(policy: PessimisticOptimistic) -> Array:
     """Q and θ̂."""
-    model = policy.reward_model
+    model = policy.hooks.reward_model()
     assert isinstance(model, (Ridge, DisjointRidge))
     return np.concatenate([policy.queue, model.Theta.ravel()])
 

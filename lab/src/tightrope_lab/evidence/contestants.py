@@ -30,7 +30,7 @@ def default_policy(env: Environment, **settings: Any) -> ShadowPrice:
     Of costs that are seen only after acting it is told what they lie in, as rules in words would tell it.
 
     >>> from tightrope.environments import hospital
-    >>> default_policy(hospital()).n_constraints
+    >>> default_policy(hospital()).hooks.n_constraints
     18
     """
     if not env.problem().seen_before.all():

@@ -44,7 +44,7 @@ def optimum() -> float:
 def play_example(policy: Policy) -> tuple[float, Array]:
     """README's loop: the reward, and the totals after each round, (rounds, K)."""
     earned, totals = 0.0, np.zeros((ROUNDS, 3))
-    policy.notify = ignore  # what a policy can't do is what is measured
+    policy.hooks.report_to(ignore)  # what a policy can't do is what is measured
     for patient in range(ROUNDS):
         x = [0.7, 0.7 * (patient % 2)]
         decision = policy.decide(x, usage={"nurse_hours": list(HOURS)})

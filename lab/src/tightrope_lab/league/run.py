@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tightrope import testing
@@ -24,6 +25,7 @@ from tightrope.errors import InvalidInput, TightropeError
 from tightrope.intervals import positive_part
 from tightrope.oracle import benchmark
 from tightrope.policies import Policy
+from tightrope.policies.hooks import Player, traits_of
 from tightrope.progress import progress_bar
 from tightrope.result import Result
 from tightrope.spec import Spec
@@ -291,18 +293,19 @@ class _Log:
 class _Watched:
     """A policy whose rounds are timed and priced at the mean costs of the mixture played, and whose outcomes come `delay` rounds late."""
 
-    sees_context = True
-
-    def __init__(self, policy: Any, env: Environment, rounds: int, delay: int = 0) -> None:
+    def __init__(self, policy: Player, env: Environment, rounds: int, delay: int = 0) -> None:
         self.logs: list[_Log] = []
         self._phases, self._decisions = [*phases_of(env, rounds)], 0
         self._policy, self._env, self._rounds, self._delay = policy, env, rounds, delay
         self._held_back: deque[tuple[Any, ...]] = deque()
         self.log = _Log(np.zeros(rounds))
-        self._told = bool(getattr(policy, "sees_context", False))
+        traits = traits_of(policy)
+        # It is told the context, whatever the policy is told.
+        self.hooks = msgspec.structs.replace(traits, sees_context=True)
+        self._told = traits.sees_context
         # The package's own decisions tell the mixture that they were drawn from, others' own method of that name.
-        self._tells = isinstance(policy, Policy) and policy.randomised
-        self._mixture: Any = getattr(policy, "mixture", None) if getattr(policy, "randomised", True) else None
+        self._tells = isinstance(policy, Policy) and traits.randomised
+        self._mixture: Any = getattr(policy, "mixture", None) if traits.randomised else None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._policy, name)
@@ -311,7 +314,7 @@ class _Watched:
         policy = self._policy.copy(seed)
         if isinstance(policy, Policy):
             # A league says by its numbers who can't keep the rules.
-            policy.notify = ignore
+            policy.hooks.report_to(ignore)
         twin = _Watched(policy, self._env, self._rounds, self._delay)
         self.logs.append(twin.log)
         return twin

@@ -11,8 +11,8 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer, rows_for_each
+from tightrope.policies.choices import estimates
 from tightrope.policies.decision import Sampling
-from tightrope.policies.policy import estimates
 from tightrope.policies.warm_start import require_readable
 from tightrope.validation import COST_LIMIT, Array, first
 

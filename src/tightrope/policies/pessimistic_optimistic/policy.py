@@ -113,7 +113,7 @@ class PessimisticOptimistic(Constrained):
     True
     """
 
-    loop: ClassVar[str | None] = "pessimistic-optimistic"
+    _loop: ClassVar[str | None] = "pessimistic-optimistic"
     _reward: Any
 
     def __init__(
@@ -131,12 +131,13 @@ class PessimisticOptimistic(Constrained):
         cost_range: Any = None,
         seed: int = 0,
     ) -> None:
-        self.rules, self.n_constraints, self._seen, known = read_constraints(constraints, cost)
-        K = self.n_constraints
+        self.rules, self._n_constraints, self._seen, known = read_constraints(constraints, cost)
+        K = self._n_constraints
+        V, epsilon = (schedules.Power(*one) if isinstance(one, list) else one for one in (V, epsilon))
         require_choice("tightening", tightening, get_args(Tightening))
         after = np.flatnonzero(~known)
         ranges = unit_ranges(K, self.rules, cost_range)
-        self._settings: dict[str, Any] = {
+        self._given: dict[str, Any] = {
             "slater": None
             if slater is None
             else finite_number("slater", slater, low=0.0, high=1.0, open_low=True),
@@ -155,7 +156,7 @@ class PessimisticOptimistic(Constrained):
         self._input = OfferReader(
             self._reward, self._cost, K, known, rules=self.rules, rule_costs=self._rule_costs
         )
-        self.n_actions = self._input.n_actions
+        self._n_actions = self._input.n_actions
 
         d = max([1, *(hooks.dimension(model) for model in self._models_of_its_own())])
         self._unit_V, paper_epsilon = schedules.linear_costs(K, d) if len(after) else schedules.known_costs(K)
@@ -163,7 +164,7 @@ class PessimisticOptimistic(Constrained):
         self._delta = slater
         self._capped = tightening == "capped"
         self._meter = slater_meter(
-            slater, V, self._capped, K, len(after), self._settings["seed"], self._use_measured
+            slater, V, self._capped, K, len(after), self._given["seed"], self._use_measured
         )
         if V is not None or K == 0:
             V_t = self._unit_V if V is None else schedules.as_schedule("V", V)
@@ -171,7 +172,7 @@ class PessimisticOptimistic(Constrained):
             V_t = self._unit_V.times(self.slater or 0.0)
 
         self._core = kernels.new_core(
-            K, max(self.kept_lengths()), horizon or 0.0, astuple(V_t), astuple(eps), known
+            K, max(self._kept_lengths()), horizon or 0.0, astuple(V_t), astuple(eps), known
         )
         self._ledger = Totals.on(kernels.core_views(self._core).totals)
         self._set_limits()
@@ -179,7 +180,7 @@ class PessimisticOptimistic(Constrained):
         self._shift = np.zeros(len(after))  # see `_set_shift`
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
-        self._pending = self.decisions = PendingDecisions()
+        self._pending = PendingDecisions()
         self._watch, self._look_at = Watch(K), LOOK_EVERY
         self._outside = concerns.OutsideRewards()
         # Compiled code for plain arrays, from the first decision on.
@@ -195,29 +196,24 @@ class PessimisticOptimistic(Constrained):
         Q: Array = kernels.core_views(self._core).queue
         return Q.copy()
 
-    dual = queue
-
-    @property
-    def labels(self) -> Labels:
-        """Names of actions and constraints, and how its traces are packed."""
-        return self._labels
+    def _dual(self) -> Array:
+        return self.queue
 
     @property
     def slater(self) -> float | None:
         """δ as given, or as measured so far; None where V does not come from it."""
         return self._meter.value if self._meter is not None else self._delta
 
-    def compiled_state(self) -> CompiledState:
+    def _compiled_state(self) -> CompiledState:
         """What an engine runs on: the arrays themselves."""
         return CompiledState(self._reward, self._cost, self._ranges, self._input.columns, self._core)
 
-    @property
-    def compiles(self) -> bool:
+    def _compiles(self) -> bool:
         """Whether a whole run can be compiled: not where δ is measured, which needs an LP, nor for a model without kernels."""
         models = (hooks.compiled(self._reward), "none" if self._cost is None else hooks.compiled(self._cost))
         return self._meter is None and None not in models and not self._shift.any()
 
-    def own_concerns(self) -> list[Concern]:
+    def _own_concerns(self) -> list[Concern]:
         """ε_t above what any action gives back, r̂ that are all at the clip, m below what the data show."""
         at = self._standing()
         return [*concerns.tightening(at), *concerns.clipped(at), *concerns.norms(at)]
@@ -226,7 +222,7 @@ class PessimisticOptimistic(Constrained):
         """Those of every policy, and rewards that do not lie in [0, 1]."""
         return [*Constrained.concerns(self), *self._outside.concerns()]
 
-    def remedy_of_totals(self, constraints: Sequence[int]) -> str:
+    def _remedy_of_totals(self, constraints: Sequence[int]) -> str:
         """What helps where totals stay above zero."""
         return concerns.remedy_of_totals(self._standing())
 
@@ -348,14 +344,14 @@ class PessimisticOptimistic(Constrained):
         self._learn_parts(decision, reward, costs, usage)
         self._note_outside(reward)
 
-    def learn_costs(self, pending: Pending, costs: Array) -> None:
+    def _learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting."""
         shift = self._shift
         if self._rule_costs is not None and shift.any():
             # Of a rule that is not in force nothing is shifted.
             shift = shift.copy()
             shift[self._rule_costs.force(pending[4]).unseen] = 0.0
-        Constrained.learn_costs(self, pending, np.asarray(costs - shift))
+        Constrained._learn_costs(self, pending, np.asarray(costs - shift))
         self._ledger.book(costs, self._input.columns)
 
     def _observed_costs(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
@@ -397,7 +393,7 @@ class PessimisticOptimistic(Constrained):
         >>> import tightrope as tr
         >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=100)
         >>> policy.warm_start(None, [0, 1, 1], [0.0, 1.0, 1.0])
-        >>> policy.reward_model.means(), policy.queue, policy.rounds
+        >>> policy.hooks.reward_model().means(), policy.queue, policy.rounds
         (array([0., 1.]), array([0.]), 0)
         """
         features, cost_features, _ = encoded(encoder, features, cost_features)
@@ -408,12 +404,12 @@ class PessimisticOptimistic(Constrained):
         log.learn(self._reward, self._cost)
         self._note_outside(log.rewards)
 
-    def background(self) -> list[BackgroundWork]:
+    def _background(self) -> list[BackgroundWork]:
         """Fits of models, and the measuring of δ.
 
         >>> import tightrope as tr
         >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1)
-        >>> [meter] = policy.background()
+        >>> [meter] = policy.hooks.background()
         >>> meter.deferred = True
         >>> decision = policy.decide(costs=[[0.5], [-0.25]])
         >>> policy.slater
@@ -422,21 +418,23 @@ class PessimisticOptimistic(Constrained):
         >>> policy.slater
         0.25
         """
-        found = super().background()
+        found = super()._background()
         return found if self._meter is None else [*found, self._meter]
 
-    def forget_inputs(self, numbers: Collection[int]) -> None:
+    def _forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop what is kept of these decisions, the costs that δ is measured on too."""
-        Policy.forget_inputs(self, numbers)
+        Policy._forget_inputs(self, numbers)
         if self._meter is not None:
             self._meter.forget({*numbers})
 
     # Save, restore, go on
 
-    def settings(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """All that is not arrays, as plain data."""
         return {
-            **self._settings,
+            **self._given,
+            # That of rules, or of no costs, is not for the constructor.
+            "cost_range": self._given["cost_range"] if self.rules is None and self._n_constraints else None,
             "constraints": self._constraints_as_data(),
             **self._models_as_data(),
             "context": self._context_as_data(),
@@ -444,23 +442,13 @@ class PessimisticOptimistic(Constrained):
             "pending_groups": self._pending.groups(),
         }
 
-    def state(self) -> Arrays:
+    def _state(self) -> Arrays:
         """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
         meter = {} if self._meter is None else self._meter.arrays()
         moved = {"shift": self._shift.copy()} if self._shift.any() else {}
-        return Policy.state(self) | {f"slater/{name}": array for name, array in meter.items()} | moved
+        return Policy._state(self) | {f"slater/{name}": array for name, array in meter.items()} | moved
 
-    @classmethod
-    def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """What the constructor was given, from `settings`."""
-        given, constraints = super().parameters_from(settings), settings["constraints"]
-        for name in ("V", "epsilon"):
-            given[name] = None if given[name] is None else schedules.Power(*given[name])
-        if isinstance(constraints, dict) or not constraints:
-            given["cost_range"] = None
-        return given
-
-    def load(self, arrays: Arrays) -> None:
+    def _load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`; pending decisions lose their groups."""
         if self._meter is not None:
             parts = {
@@ -469,7 +457,7 @@ class PessimisticOptimistic(Constrained):
                 if name.startswith("slater/")
             }
             self._meter.load(parts)
-        Policy.load(self, arrays)
+        Policy._load(self, arrays)
         self._set_shift(arrays.get("shift", np.zeros_like(self._shift)))
         self._use_measured()
 
@@ -483,25 +471,25 @@ class PessimisticOptimistic(Constrained):
             twin._meter.random = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
         return twin
 
-    def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
+    def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands: models, rounds and pending decisions, and of constraints by the same name queue and total."""
         assert isinstance(old, PessimisticOptimistic)
-        now, arrays = old.state(), self.state()
+        now, arrays = old.hooks.state(), self._state()
         kept = ("reward/", "cost/", "pending/", "made")
         measured = same_costs and self._meter is not None and old._meter is not None
         arrays = {
             name: now[name] if name.startswith(kept) or (measured and name.startswith("slater/")) else array
             for name, array in arrays.items()
         }
-        self.load(arrays)
-        self._pending.update(old.decisions)
+        self._load(arrays)
+        self._pending.update(old.hooks.pending)
         kernels.carry_over(old._core, old._input.constraints, self._core, self._input.constraints)
         self._set_shift(old._shift + (0.0 if shifts is None else shifts))
         self._use_measured()
 
     def __repr__(self) -> str:
-        s, parts = self._settings, self._shown_models()
-        K = self.n_constraints
+        s, parts = self._given, self._shown_models()
+        K = self._n_constraints
         parts.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
         parts += [f"{name}={s[name]!r}" for name in ("slater", "horizon") if s[name] is not None]
         parts += [
@@ -522,7 +510,7 @@ class PessimisticOptimistic(Constrained):
     def _require_valid(self, offer: Offer) -> None:
         estimates.require_valid(offer, self._reward, self._cost, self._input.known_columns)
 
-    def _choose(self, offer: Offer, core: Array) -> tuple[int, Array, Array | None]:
+    def _choose_by(self, offer: Offer, core: Array) -> tuple[int, Array, Array | None]:
         """The row chosen, the numbers behind it and its φ; moves the queue in `core`, and nothing else."""
         ids, W, psi, group = offer.ids, offer.W, offer.psi, offer.group
         if self._cost is not None:
@@ -535,7 +523,7 @@ class PessimisticOptimistic(Constrained):
             if self._rule_costs is not None:
                 # Outside its group a rule's cost is known to be 0.
                 W[:, self._rule_costs.force(group).idle] = 0.0
-        trace = np.empty(kernels.trace_size(len(ids), self.n_constraints))
+        trace = np.empty(kernels.trace_size(len(ids), self._n_constraints))
         x = np.empty(self._reward.n_features) if self._reward.n_features else None
         row = estimates.optimistic_choice(self._reward, offer, core, trace, x)
         if row < 0:
@@ -546,7 +534,7 @@ class PessimisticOptimistic(Constrained):
     def _weigh(self, offer: Offer) -> Quote:
         """What `_decide` would choose, on a copy."""
         ids, pending = offer.ids, self._pending
-        row, trace, _ = self._choose(offer, self._core.copy())
+        row, trace, _ = self._choose_by(offer, self._core.copy())
         made, version, labels = pending.made, pending.version, self._labels
         proposed = Decision(int(ids[row]), row, made, NOBODY, version, ids, trace, labels, None, True)
         return Quote(offer, proposed, pending.owner)
@@ -556,11 +544,11 @@ class PessimisticOptimistic(Constrained):
             # The queue moves by its cost, as if nothing else were on offer.
             offer = offer.alone(forced)
         ids, W, psi, group = offer.ids, offer.W, offer.psi, offer.group
-        row, trace, x = self._choose(offer, self._core)
+        row, trace, x = self._choose_by(offer, self._core)
         if (fast := self._fast_path()) is not None:
             fast.open_for(len(ids))
         self._measure(W, self._pending.made)
-        self._watch.note_offer(ids, self.n_actions)
+        self._watch.note_offer(ids, self._n_actions)
         z = None if psi is None else psi[row if len(psi) > 1 else 0].copy()
         action, version, owner = int(ids[row]), self._pending.version, self._pending.owner
         number = self._pending.add(self._awaits, action, x, z, group)
@@ -580,7 +568,7 @@ class PessimisticOptimistic(Constrained):
                 "slater=None can't be measured on SparseCosts: give slater=, or V= (V_t is all that needs it)."
             )
         if self._lazy is None:
-            self._lazy = LazyChoices(self._reward, self.n_constraints)
+            self._lazy = LazyChoices(self._reward, self._n_constraints)
         row, x, shown, behind, W = self._lazy.choose(features, costs, self._core)
         if W is not None:
             self._measure(W, self._pending.made)
@@ -594,7 +582,7 @@ class PessimisticOptimistic(Constrained):
             self._meter.offer(W, number)
 
     def _use_measured(self) -> None:
-        if self._meter is not None and self._settings["V"] is None:
+        if self._meter is not None and self._given["V"] is None:
             self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
         self._set_limits()
 
@@ -626,7 +614,7 @@ class PessimisticOptimistic(Constrained):
             self._watch.tell(self, self._outside.concerns())
 
     def _standing(self) -> Standing:
-        ranges = np.array(self._settings["cost_range"]).reshape(self.n_constraints, 2)
-        words, horizon = constraint_words(self), self._settings["horizon"]
+        ranges = np.array(self._given["cost_range"]).reshape(self._n_constraints, 2)
+        words, horizon = constraint_words(self.rules, self._n_constraints), self._given["horizon"]
         models = self._reward, self._cost
         return Standing(self.rounds, words, self._core, horizon, ranges, *models, self._capped, self.slater)

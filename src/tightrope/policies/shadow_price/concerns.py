@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.concerns import Concern
-from tightrope.policies.protocols import Watched
+from tightrope.policies.hooks import Watched
 from tightrope.policies.watch import FIRST_LOOK, constraint_words, costs_awaited
 
 _CONFLICT = (
@@ -21,12 +21,12 @@ def hopeless(policy: Watched, unmet: NDArray[np.bool_], late: NDArray[np.int64])
     """Rules whose price is at its limit while their mean cost stays above zero; not of costs that were hardly ever seen."""
     if policy.rounds < FIRST_LOOK or not unmet.any():
         return []
-    if 2 * costs_awaited(policy) >= policy.rounds:
+    if 2 * costs_awaited(policy.hooks) >= policy.rounds:
         unmet[late] = False
     found = np.flatnonzero(unmet)
     if not len(found):
         return []
-    words = constraint_words(policy)
+    words = constraint_words(policy.hooks.rules, len(unmet))
     which = "; ".join(words[k] for k in found[:3].tolist()) + (
         f"; and {len(found) - 3} others" if len(found) > 3 else ""
     )

@@ -110,10 +110,10 @@ class ShadowPrice(Constrained):
     (True, array([7.]))
     """
 
-    loop: ClassVar[str | None] = "shadow-price"
-    asks_for_group: ClassVar[bool] = True
-    randomised: ClassVar[bool] = True
-    reward_range: ClassVar[tuple[float, float] | None] = (-LARGEST, LARGEST)
+    _loop: ClassVar[str | None] = "shadow-price"
+    _asks_for_group: ClassVar[bool] = True
+    _randomised: ClassVar[bool] = True
+    _reward_range: ClassVar[tuple[float, float] | None] = (-LARGEST, LARGEST)
 
     def __init__(
         self,
@@ -131,8 +131,8 @@ class ShadowPrice(Constrained):
         sampling: str | None = None,
         half_life: float | None = None,
     ) -> None:
-        self.rules, self.n_constraints, self._seen, known = read_constraints(constraints, cost)
-        K = self.n_constraints
+        self.rules, self._n_constraints, self._seen, known = read_constraints(constraints, cost)
+        K = self._n_constraints
         self._columns = after = np.flatnonzero(~known).astype(np.int64)
         self.explore = finite_number("explore", explore, low=0.0)
         self.caution = finite_number("caution", caution, low=0.0)
@@ -150,7 +150,7 @@ class ShadowPrice(Constrained):
         self._reward = rewards and hooks.standardised(rewards, 1, centred=True, prior=0.0)
         self._cost = costs and hooks.standardised(costs, len(after), centred=False, prior=prior)
         self._read_by(self.rules)
-        self.n_actions = self._input.n_actions
+        self._n_actions = self._input.n_actions
         self.sampling = sampling
         self._sampling = sampling_for(sampling, self._reward)
         self._beliefs = Beliefs(self._reward, self._cost, self._sampling, after)
@@ -160,7 +160,7 @@ class ShadowPrice(Constrained):
         self._memory = RoundMemory()
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
-        self._pending = self.decisions = PendingDecisions()
+        self._pending = PendingDecisions()
         self._watch, self._look_at = Watch(K), LOOK_EVERY
         # Compiled code for plain arrays, from the first decision on, and the number of the first that must take the careful way
         # again, for it has prices to work on.
@@ -174,8 +174,8 @@ class ShadowPrice(Constrained):
         self._input = OfferReader(
             self._reward,
             self._cost,
-            self.n_constraints,
-            ~np.isin(np.arange(self.n_constraints), self._columns),
+            self._n_constraints,
+            ~np.isin(np.arange(self._n_constraints), self._columns),
             rules=rules,
             rule_costs=self._rule_costs,
             any_unit=True,
@@ -183,7 +183,7 @@ class ShadowPrice(Constrained):
 
     def _label(self) -> None:
         rules, names = self.rules, self._input.constraints
-        self._units = Units.of(rules, self.n_constraints)
+        self._units = Units.of(rules, self._n_constraints)
         self._labels = Labels(
             self._input.names,
             None if rules is None else rules.names,
@@ -196,10 +196,9 @@ class ShadowPrice(Constrained):
     @property
     def prices(self) -> Array:
         """λ by the totals as they stand, (K,): the reward that one more unit of what each rule counts would earn."""
-        return self._units.unit_prices(self.dual)
+        return self._units.unit_prices(self._dual())
 
-    @property
-    def dual(self) -> Array:
+    def _dual(self) -> Array:
         """λ as multiplied with costs, (K,)."""
         return self._prices.in_force()
 
@@ -217,23 +216,23 @@ class ShadowPrice(Constrained):
         """The rules that can't be met together on what is remembered, and the smallest relaxation; None where all can be."""
         return conflict.find(self._memory, self._beliefs, self._units, self._input.constraints)
 
-    def cost_of_rules(self) -> without_rules.WithoutRules | None:
+    def _cost_of_rules(self) -> without_rules.WithoutRules | None:
         """About what each rule costs: mean rewards with and without it; None if too little is known or rules can't be met."""
         return without_rules.earned(self.rounds, self._memory, self._beliefs, self._input.constraints)
 
-    def own_concerns(self) -> list[Concern]:
+    def _own_concerns(self) -> list[Concern]:
         """Rules that can't be met on what was seen."""
         return concerns.hopeless(self, self.infeasible, self._columns)
 
-    def remedy_of_totals(self, constraints: Sequence[int]) -> str:
+    def _remedy_of_totals(self, constraints: Sequence[int]) -> str:
         """What helps where totals stay above zero."""
         return concerns.remedy_of_totals(self.infeasible, constraints)
 
-    def cost_sizes(self) -> Array:
+    def _cost_sizes(self) -> Array:
         """The typical size of a cost, (K,): of one that can be chosen, or of those that were seen, if that is more."""
         return self._prices.cost_sizes()
 
-    def guarantees(self) -> dict[str, Any]:
+    def _guarantees(self) -> dict[str, Any]:
         """What is proved of this policy: with `guard` one thing, without it nothing."""
         if not self.guard:
             return {}
@@ -243,17 +242,11 @@ class ShadowPrice(Constrained):
             )
         }
 
-    @property
-    def labels(self) -> Labels:
-        """Names of actions and constraints, and how its traces are read."""
-        return self._labels
-
-    @property
-    def compiles(self) -> bool:
+    def _compiles(self) -> bool:
         """Whether a whole run can be compiled."""
         return self._beliefs.compiled
 
-    def compiled_state(self) -> CompiledState:
+    def _compiled_state(self) -> CompiledState:
         """What an engine runs on: the arrays themselves."""
         prices = self._prices
         return CompiledState(
@@ -323,12 +316,12 @@ class ShadowPrice(Constrained):
         self._learn_parts(decision, reward, costs, usage)
         self._book_nothing()
 
-    def learn_reward(self, pending: Pending, reward: float) -> None:
+    def _learn_reward(self, pending: Pending, reward: float) -> None:
         """Take in the reward of a decision."""
         self._prices.note_unit(self._reward, reward)
-        Policy.learn_reward(self, pending, reward)
+        Policy._learn_reward(self, pending, reward)
 
-    def learn_costs(self, pending: Pending, costs: Array) -> None:
+    def _learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting, in place of what was booked for them."""
         cost, z = self._cost, pending[3]
         assert z is not None
@@ -351,9 +344,9 @@ class ShadowPrice(Constrained):
         self._pending.close(number)
         self._book_nothing()
 
-    def forget_inputs(self, numbers: Collection[int]) -> None:
+    def _forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop what is kept of these decisions, the rounds that are remembered for the prices too."""
-        Policy.forget_inputs(self, numbers)
+        Policy._forget_inputs(self, numbers)
         if self._memory.forget({*numbers}):
             self._prices.forgot(self._memory)
             self._set_alarm()
@@ -454,7 +447,7 @@ class ShadowPrice(Constrained):
             rules, by = limits.with_limit(self.rules, k, finite_number("limit", limit))
             self._read_by(rules)
             self._label()
-        change = np.zeros(self.n_constraints)
+        change = np.zeros(self._n_constraints)
         change[k] = by
         if k in self._columns:
             self._restate_late(change[self._columns])
@@ -467,7 +460,7 @@ class ShadowPrice(Constrained):
 
     # Save, restore, go on
 
-    def settings(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """All that is not arrays, as plain data."""
         return {
             **self._models_as_data(),
@@ -480,31 +473,31 @@ class ShadowPrice(Constrained):
             "pending_groups": self._pending.groups(),
         }
 
-    def kept_lengths(self) -> tuple[int, int]:
+    def _kept_lengths(self) -> tuple[int, int]:
         """φ, and ψ with the costs booked behind it."""
-        phi, psi = Policy.kept_lengths(self)
+        phi, psi = Policy._kept_lengths(self)
         return phi, psi + len(self._columns)
 
-    def state(self) -> Arrays:
+    def _state(self) -> Arrays:
         """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
-        return Policy.state(self) | self._prices.arrays(self._memory)
+        return Policy._state(self) | self._prices.arrays(self._memory)
 
-    def load(self, arrays: Arrays) -> None:
+    def _load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`; pending decisions lose their groups."""
-        memory, solve = loaded_memory(arrays, self.n_constraints)
-        Policy.load(self, arrays)
+        memory, solve = loaded_memory(arrays, self._n_constraints)
+        Policy._load(self, arrays)
         self._prices.refits[:] = arrays.get("refits", 0.0)
         self._memory, self._prices.solve, self._fast = memory, solve, None
         self._set_alarm()
 
-    def roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
+    def _roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
         """Take what was learnt, or all else too, from an earlier `state`; the numbers of pending decisions that this drops."""
-        now, pending = self.state(), dict(self._pending)
+        now, pending = self._state(), dict(self._pending)
         if learnt_only:
-            then = {**now, **{name: then[name] for name in now if self.is_learnt(name)}}
+            then = {**now, **{name: then[name] for name in now if self._is_learnt(name)}}
         dropped = [] if learnt_only else sorted(set(pending) - set(then["pending/number"].tolist()))
         kept = {name: array for name, array in now.items() if name.startswith("pending/") or name == "made"}
-        self.load({**then, **kept})
+        self._load({**then, **kept})
         self._pending.update(pending)
         for number in dropped:
             del self._pending[number]
@@ -514,14 +507,13 @@ class ShadowPrice(Constrained):
             self._prices.book_again(self._pending.values())
         return dropped
 
-    def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
+    def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands: models, rounds, pending decisions, and of constraints by the same name all that is kept."""
         assert isinstance(old, ShadowPrice)
-        now, fresh = old.state(), self.state()
-        mine, theirs = (
-            self._input.constraints,
-            old.labels.constraints or tuple(map(str, range(old.n_constraints))),
-        )
+        then = old.hooks
+        now, fresh = then.state(), self._state()
+        mine = self._input.constraints
+        theirs = then.labels.constraints or tuple(map(str, range(then.n_constraints)))
         same = same_costs and mine == theirs
         carried = ("reward/", "cost/", "pending/", "made", *(("memory/", "solve/") if same else ()))
         arrays = {
@@ -529,8 +521,8 @@ class ShadowPrice(Constrained):
         }
         if same:
             arrays |= {name: one for name, one in now.items() if name.startswith("solve/")}
-        self.load(arrays)
-        self._pending.update(old.decisions)
+        self._load(arrays)
+        self._pending.update(then.pending)
         self._prices.carry_over(old._prices, mine, theirs, self._memory, same)
         self._prices.book_again(self._pending.values())
         if shifts is not None:
@@ -545,7 +537,7 @@ class ShadowPrice(Constrained):
 
     def __repr__(self) -> str:
         made = self._shown_models()
-        K = self.n_constraints
+        K = self._n_constraints
         made.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
         usual = {"explore": 1.0, "caution": 3.0, "memory": 2048, "guard": False, "half_life": None}
         made += [
@@ -565,7 +557,7 @@ class ShadowPrice(Constrained):
         action = int(offer.ids[row])
         version = self._pending.version
         number = self._pending.add(self._awaits, action, *kept, offer.group)
-        self._watch.note_offer(offer.ids, self.n_actions)
+        self._watch.note_offer(offer.ids, self._n_actions)
         if self._fast is None and FastPath.fits(self._beliefs):
             read, rules, labels = self._input, self._rule_costs, self._labels
             self._fast = FastPath(
@@ -593,7 +585,7 @@ class ShadowPrice(Constrained):
     ) -> tuple[int, Array, Sampling, tuple[Array | None, Array | None]]:
         """The row, the numbers behind it, how it was drawn, and φ and ψ of it with the costs booked; moves `prices`."""
         ids, phi, W, psi, group = offer.ids, offer.phi, offer.W, offer.psi, offer.group
-        J, K = len(ids), self.n_constraints
+        J, K = len(ids), self._n_constraints
         trace, spreads = np.empty(shadow.trace_size(J, K)), np.zeros((J, K))
         _, deviations, values, _, costs_at, rules_at = shadow.trace_parts(J, K)
         core, believed = prices.core, beliefs.rewards(phi, ids)
@@ -624,7 +616,7 @@ class ShadowPrice(Constrained):
     def _draw(self, believed: Rewards, spreads: Array, core: Array, trace: Array) -> tuple[int, Sampling]:
         """A row that is not drawn from normal laws, and how; prices are set in `core`."""
         J = len(believed.means)
-        _, deviations, values, *_ = shadow.trace_parts(J, self.n_constraints)
+        _, deviations, values, *_ = shadow.trace_parts(J, self._n_constraints)
         if believed.members is None:
             shadow.weigh(J, spreads.reshape(-1), core, trace)
             return weigh_gaps(J, core, trace, hooks.n_learnt(self._reward), self._prices.seed)
@@ -649,11 +641,11 @@ class ShadowPrice(Constrained):
 
     def _logged_offers(self, log: Lessons) -> list[Remembered]:
         """What was on offer in logged rounds, where one x serves all actions and no cost is known before."""
-        K, late = self.n_constraints, len(self._columns)
+        K, late = self._n_constraints, len(self._columns)
         models = [model for model in (self._reward, self._cost) if model is not None]
         if not K or late < K or self.rules is not None or any(model.n_actions is None for model in models):
             return []
-        ids = np.arange(self.n_actions or 0)
+        ids = np.arange(self._n_actions or 0)
         W = np.zeros((len(ids), K))
         psi = log.psi if log.psi is not None else log.phi
         return [
@@ -688,6 +680,6 @@ class ShadowPrice(Constrained):
                 raise InvalidInput(f"there is no constraint {rule!r}; there are {list(names)}.")
             return names.index(rule)
         k = whole_number("rule", rule)
-        if k >= self.n_constraints:
-            raise InvalidInput(f"rule must be below {self.n_constraints}, but got {k}.")
+        if k >= self._n_constraints:
+            raise InvalidInput(f"rule must be below {self._n_constraints}, but got {k}.")
         return k

@@ -138,8 +138,8 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
         ("context", *(None if one.encoder is None else one.encoder.to_dict() for one in (old, new))),
         ("features", old.vector, new.vector),
         ("policy.kind", was.kind, now.kind),
-        ("policy.reward", was.settings().get("reward"), now.settings().get("reward")),
-        ("policy.cost", *(_without_prior(one.settings().get("cost")) for one in (was, now))),
+        ("policy.reward", was.hooks.settings().get("reward"), now.hooks.settings().get("reward")),
+        ("policy.cost", *(_without_prior(one.hooks.settings().get("cost")) for one in (was, now))),
     ):
         if before != after:
             raise _unfit(new, f"{what}: was {before!r}, and now is {after!r}", "it")

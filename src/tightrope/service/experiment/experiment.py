@@ -407,7 +407,7 @@ class Experiment:
                 log.warning(words, self.name)
             self._reconfigure(state)
         state.background.prepare()
-        state.policy.notify = self._log_concern
+        state.hooks.report_to(self._log_concern)
         for concern in state.policy.concerns():
             self._log_concern(concern)
         self._heads.write(Head(state.position, state.head))

@@ -54,7 +54,8 @@ class PolicyInput:
 
     def __init__(self, spec: Spec, policy: Policy, ranges: Ranges | None = None) -> None:
         rules = spec.rules
-        self._policy, self._setting = policy, policy.setting
+        self._hooks = hooks = policy.hooks
+        self._reward, self._cost = hooks.reward, hooks.cost
         self.awaits_usage = rules is not None and not bool(rules.seen.all())
         self._actions = spec.actions
         self._rules = rules
@@ -223,12 +224,12 @@ class PolicyInput:
 
     def offer(self, asked: Asked) -> dict[str, Any]:
         """What `policy.decide` is given: features as its models read them, and no more than it looks at."""
-        policy, (phi, psi) = self._policy, self.features(asked.x, asked.ids)
-        costs = asked.W if policy.n_constraints else None
+        hooks, (phi, psi) = self._hooks, self.features(asked.x, asked.ids)
+        costs = asked.W if hooks.n_constraints else None
         offer: dict[str, Any] = {"features": phi, "costs": costs, "cost_features": psi, "actions": asked.ids}
-        if self._grouped and policy.n_constraints and (self.awaits_usage or policy.asks_for_group):
+        if self._grouped and hooks.n_constraints and (self.awaits_usage or hooks.asks_for_group):
             offer["group"] = asked.group
-        if policy.sees_context:
+        if hooks.sees_context:
             if asked.context is None or self._features is None:
                 words = "is missing: the policy is told which of the declared contexts it is"
                 raise InvalidInput(field="context", problem=words)
@@ -237,7 +238,7 @@ class PolicyInput:
 
     def features(self, x: Array | None, ids: Sequence[int] | None) -> tuple[Array | None, Array | None]:
         """φ and ψ of some actions, as the models of reward and costs read them; x is one for all, or a row for each."""
-        return self._rows(self._setting.reward, x, ids), self._rows(self._setting.cost, x, ids)
+        return self._rows(self._reward, x, ids), self._rows(self._cost, x, ids)
 
     def _rows(self, model: Learner | None, x: Array | None, ids: Sequence[int] | None) -> Array | None:
         if x is None or model is None or not model.n_features:

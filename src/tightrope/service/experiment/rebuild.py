@@ -115,7 +115,7 @@ def _without(journal: Journal, saved: Snapshot, numbers: Collection[int]) -> Sna
     if not saved.sound:
         raise JournalDamaged("it does not match its own digest")
     state = _restored(journal, saved)
-    state.policy.forget_inputs(numbers)
+    state.hooks.forget_inputs(numbers)
     packed, digest = state.snapshot()
     return Snapshot(saved.position, saved.time, digest, saved.label, packed)
 

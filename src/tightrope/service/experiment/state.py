@@ -110,10 +110,10 @@ class Tally(msgspec.Struct, kw_only=True):
 
 
 class Background:
-    """The background work of a policy, by its numbers in `Policy.background`: no request waits for it."""
+    """The background work of a policy, by its numbers in `hooks.background()`: no request waits for it."""
 
     def __init__(self, policy: Policy) -> None:
-        self._works = policy.background()
+        self._works = policy.hooks.background()
         for work in self._works:
             work.deferred = True
 
@@ -165,10 +165,11 @@ class ExperimentState:
         self.mode: Mode = "live"
         self.default: int | None = None
         self.policy = served_policy(spec)
+        self.hooks = self.policy.hooks
         # Nobody is told while a journal is replayed; the experiment that goes live has its log told.
-        self.policy.notify = ignore
+        self.hooks.report_to(ignore)
         self.background = Background(self.policy)
-        self.ledger = Ledger(spec, self.policy if self.policy.n_constraints else None)
+        self.ledger = Ledger(spec, self.policy if self.hooks.n_constraints else None)
         self.tally = Tally()
         self.trail = Trail()
         self.labels = [_Labels(0, constraint_names(spec), tuple(spec.registry.active))]
@@ -183,12 +184,12 @@ class ExperimentState:
     @property
     def waiting(self) -> PendingDecisions:
         """The decisions whose outcome is still to come, each with its `Event` as the last entry."""
-        return self.policy.decisions
+        return self.hooks.pending
 
     @property
     def queue(self) -> Array:
         """The dual variables (K,): queues or prices; 0 for a policy that has none."""
-        return self.policy.dual if self.policy.n_constraints else np.zeros(len(self.columns))
+        return self.hooks.dual() if self.hooks.n_constraints else np.zeros(len(self.columns))
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -206,7 +207,7 @@ class ExperimentState:
         ids = np.array(then.active if entry.offered is None else entry.offered)
         chosen = entry.action if entry.proposed is None else entry.proposed
         row, trace = int(np.flatnonzero(ids == chosen)[0]), np.frombuffer(entry.trace)
-        read = self.policy.labels
+        read = self.hooks.labels
         names = None if read.constraints is None else then.constraints
         labels = Labels(self.spec.actions, names, read.unpack, read.probabilities)
         why = Decision(chosen, row, entry.number, 0, 0, ids, trace, labels, entry.sampling).explain()
@@ -218,7 +219,7 @@ class ExperimentState:
     def warm_start(self, past: Log) -> entries.WarmStarted:
         """Learn from the table that the spec names, before the first decision."""
         teach(self.policy, self.spec, self.input, past)
-        state = packing.packed_state(self.policy.state())
+        state = packing.packed_state(self.hooks.state())
         assert self.spec.warm_start is not None
         file, digest = self.spec.warm_start.file, past.frame.sha256 or ""
         return self._begin_from(entries.WarmStarted(file=file, sha256=digest, rows=len(past), state=state))
@@ -247,7 +248,7 @@ class ExperimentState:
         else:
             seen = decision = policy.decide(**offer)
             row = decision.row
-        if asked.W is not None and not policy.n_constraints:
+        if asked.W is not None and not self.hooks.n_constraints:
             self.ledger.book(asked.W[row, read.known_columns], read.known_columns)
         holds: tuple[int, ...] = ()
         if room is not None:
@@ -261,13 +262,13 @@ class ExperimentState:
         awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_usage else 0)
         group = tuple(request.group) if isinstance(request.group, list) else request.group
         self.waiting.note(decision.number, Event(event_id, time, group, holds), awaits)
-        if policy.counts_seconds:
+        if self.hooks.counts_seconds:
             # Time goes by with decisions that were made, which replay makes again at the same times; a refused one leaves no trace.
-            policy.elapse(max(0, time - self.clock) / 1e6 if self.clock else 0.0)
+            self.hooks.elapse(max(0, time - self.clock) / 1e6 if self.clock else 0.0)
             self.clock = max(time, self.clock)
         self._mark(time)
         # A default is served for certain, whatever the policy would have drawn.
-        probability, probabilities = (1.0, None) if proposed is not None else _probabilities(policy, decision)
+        probability, probabilities = (1.0, None) if proposed is not None else self._probabilities(decision)
         return entries.Decided(
             event_id=event_id,
             request=request,
@@ -375,10 +376,10 @@ class ExperimentState:
         saved = packing.unpacked_state(state)
         holds = {number: event.holds for number, (*_, event) in self.waiting.items() if event.holds}
         with packing.arrays_of(saved["policy"]) as then:
-            dropped = self.policy.roll_back(then, learnt_only=restore == "learnt")
+            dropped = self.hooks.roll_back(then, learnt_only=restore == "learnt")
         for number in dropped:
             self.ledger.keep(holds.get(number, ()))
-        if restore == "all" and self.policy.n_constraints:
+        if restore == "all" and self.hooks.n_constraints:
             # With the totals, which they explain.
             self.ledger.restore_counts(saved["ledger"])
         self.tally.rolled_back += len(dropped)
@@ -387,7 +388,7 @@ class ExperimentState:
     def erase(self, entry: entries.Erased) -> entries.Erased:
         """Drop what is kept of decisions whose inputs are gone; nor are they waited for."""
         self._drop([number for number in entry.numbers if number in self.waiting])
-        self.policy.forget_inputs(entry.numbers)
+        self.hooks.forget_inputs(entry.numbers)
         for position in entry.stale:
             self.stale[position] = sorted({*self.stale.get(position, ()), *entry.numbers})
         for position, _ in entry.snapshots:
@@ -470,8 +471,8 @@ class ExperimentState:
                 "tally": self.tally,
                 "trail": self.trail,
                 "labels": self.labels,
-                "policy": self.policy.state(),
-                **({"clock": self.clock} if self.policy.counts_seconds else {}),
+                "policy": self.hooks.state(),
+                **({"clock": self.clock} if self.hooks.counts_seconds else {}),
                 **({"stale": list(self.stale.items())} if self.stale else {}),
             }
         )
@@ -494,7 +495,7 @@ class ExperimentState:
         self.labels = msgspec.convert(saved["labels"], list[_Labels])
         self.clock = saved.get("clock", 0)
         with packing.arrays_of(saved["policy"]) as arrays:
-            self.policy.load(arrays)
+            self.hooks.load(arrays)
         numbers, waiting = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
         for number, one in zip(numbers, waiting, strict=True):
             self.waiting.note(number, Event(one.event_id, one.time, one.group, one.holds), one.awaits)
@@ -530,18 +531,19 @@ class ExperimentState:
     def _begin_from(self, entry: entries.WarmStarted) -> entries.WarmStarted:
         """Take over what was learnt before the first decision: here and in a replay by the same way."""
         with packing.arrays_of(packing.unpacked_state(entry.state)) as arrays:
-            self.policy.load(arrays)
-        return msgspec.structs.replace(entry, state=packing.packed_state(self.policy.state()))
+            self.hooks.load(arrays)
+        return msgspec.structs.replace(entry, state=packing.packed_state(self.hooks.state()))
 
     def _adopt(self, spec: Spec, entry: entries.Started) -> None:
         old, new = self.policy, served_policy(spec)
+        hooks = new.hooks
         configuration.require_fit(self.spec, spec, old, new)
         names = constraint_names(spec)
-        ledger, moved = self.ledger.under(spec, new if new.n_constraints else None, entry.reset_caps)
+        ledger, moved = self.ledger.under(spec, new if hooks.n_constraints else None, entry.reset_caps)
         before, now = (configuration.known_before(one) for one in (self.spec, spec))
-        new.resume(old, same_costs=before == now, shifts=configuration.late_shifts(self.spec, spec))
-        new.notify = old.notify
-        self.policy, self.ledger = new, ledger
+        hooks.resume(old, same_costs=before == now, shifts=configuration.late_shifts(self.spec, spec))
+        hooks.report_to(self.hooks.notify)
+        self.policy, self.hooks, self.ledger = new, hooks, ledger
         self.background = Background(new)
         for number, (*_, event) in self.waiting.items():
             if event.holds:
@@ -595,18 +597,17 @@ class ExperimentState:
                 )
             )
 
-
-def _probabilities(policy: Policy, decision: Decision) -> tuple[float | None, bytes | None]:
-    """As the journal keeps them: that of the action, and those of all on offer where these are not 1 and 0; None if not known."""
-    if not policy.randomised and decision.probability == 1.0:
-        return 1.0, None
-    try:
-        # Once: a policy may compute them when they are read.
-        chances = decision.probabilities
-    except InvalidInput:
-        # More actions than it computes them for. The decision stands.
-        return None, None
-    probability = float(chances[decision.row])
-    if math.isnan(probability):
-        return None, None
-    return probability, None if probability == 1.0 else chances.tobytes()
+    def _probabilities(self, decision: Decision) -> tuple[float | None, bytes | None]:
+        """As the journal keeps them: of the action, and of all on offer where these are not 1 and 0; None if not known."""
+        if not self.hooks.randomised and decision.probability == 1.0:
+            return 1.0, None
+        try:
+            # Once: a policy may compute them when they are read.
+            chances = decision.probabilities
+        except InvalidInput:
+            # More actions than it computes them for. The decision stands.
+            return None, None
+        probability = float(chances[decision.row])
+        if math.isnan(probability):
+            return None, None
+        return probability, None if probability == 1.0 else chances.tobytes()

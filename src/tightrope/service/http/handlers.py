@@ -206,7 +206,7 @@ def show_history(batch: Batch, request: None) -> Answer:
 
 def show_rules(batch: Batch, request: None) -> Answer:
     """About what each rule costs in reward: what is earned with all of them, and without each, on remembered rounds."""
-    find = getattr(batch.state.policy, "cost_of_rules", None)
+    find = batch.state.hooks.cost_of_rules
     found, why = None, "this policy keeps no rounds to judge by"
     if find is not None:
         try:

@@ -87,7 +87,7 @@ class Refused(_Entry, tag="refused"):
 
 
 class TookEffect(_Entry, tag="background"):
-    """What was done in the background takes effect: which work, by its number in `Policy.background`, and what came of it."""
+    """What was done in the background takes effect: which work, by its number in `hooks.background()`, and what came of it."""
 
     work: int
     result: list[int | float]

@@ -327,7 +327,7 @@ def _lived(
 
 
 def _learn(policy: Policy, number: int, one: Served, costs: Array) -> None:
-    awaited = policy.decisions[number][0] & AWAITS_COSTS
+    awaited = policy.hooks.pending[number][0] & AWAITS_COSTS
     try:
         policy.learn(number, one.reward, costs if awaited else None)
     except InvalidInput as error:
@@ -392,7 +392,7 @@ def _in_units(one: Measure, column: Any, share: float, served: Array) -> Estimat
 def _learns(spec: Spec) -> bool:
     """Whether the policy that was served learnt; one whose file is gone may have."""
     try:
-        return served_policy(spec).learns
+        return served_policy(spec).hooks.learns
     except InvalidInput:
         return True
 
@@ -402,7 +402,7 @@ def _notes(policy: Policy, spec: Spec, rows: int, adaptive: bool) -> tuple[str, 
         f"estimates are means over the {policy.rounds:,} rounds that the policy would have made itself among {rows:,} decisions"
         + (
             ", its first: it learns in them, and with other luck (--seed) it may learn otherwise"
-            if policy.learns
+            if policy.hooks.learns
             else ""
         )
     ]

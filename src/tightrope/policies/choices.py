@@ -1,0 +1,64 @@
+"""A choice among the actions on offer, and the estimates that policies make it by."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tightrope import kernels
+from tightrope.errors import InvalidInput
+from tightrope.models import Model, hooks
+from tightrope.models.model import missing_sizes
+from tightrope.validation import Array, finite_number
+
+__all__ = ["Choice", "best_row", "copy_of_model", "estimates", "failure_probability", "one_hot"]
+
+
+class Choice(NamedTuple):
+    """A row; by row expected rewards, values compared and, if drawn, probabilities (NaN: no closed form); a note for `chosen`."""
+
+    row: int
+    rewards: Array
+    values: Array
+    probabilities: Array | None = None
+    note: Any = None
+
+
+def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
+    """A copy of a model for a policy to work on, which learns `n_outputs` quantities."""
+    if not isinstance(model, Model):
+        raise InvalidInput(
+            field=name, must="be a model, such as ridge, disjoint-ridge or arm-means", got=model
+        )
+    if missing := missing_sizes(model):
+        raise InvalidInput(
+            f"{name} has no {' and '.join(missing)}, which this policy can't infer: pass {missing[0]}=."
+        )
+    return hooks.with_outputs(model, n_outputs)
+
+
+def estimates(model: Model, rows: Array | None, ids: Any) -> tuple[Array, Array]:
+    """Means and widths, (J, n_outputs) or (J, 1), of the actions on offer; what was never seen has mean 0 and an infinite width."""
+    means = np.asarray(model.means(rows, ids)).reshape(len(ids), -1)
+    return np.where(np.isnan(means), 0.0, means), np.asarray(model.widths(rows, ids)).reshape(len(ids), -1)
+
+
+def failure_probability(failure: Any) -> float:
+    """A probability in (0, 1)."""
+    p = finite_number("failure", failure, low=0.0, high=1.0, open_low=True)
+    if p == 1.0:
+        raise InvalidInput("failure must lie in (0, 1), but got 1.")
+    return p
+
+
+def one_hot(row: int, J: int) -> Array:
+    """All probability on one row."""
+    pi = np.zeros(J)
+    pi[row] = 1.0
+    return pi
+
+
+def best_row(values: Array) -> int:
+    """The lowest row whose value ties with the highest."""
+    return int(kernels.first_of_the_best(values))
