@@ -108,12 +108,10 @@ class CLUCB(Policy):
         )
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
-        """Take in the reward of an optimistic round."""
         if pending[2] is not None or not self._reward.n_features:
             Policy._learn_reward(self, pending, reward)
 
     def _arrays(self) -> Arrays:
-        """Features of the optimistic choices, summed, and the sums of rewards."""
         return {"z": self._z, "sums": self._sums}
 
     def _setting(self) -> Setting:

@@ -74,7 +74,6 @@ class Constrained(Policy):
         return self.rules
 
     def _cost_scales(self) -> Array:
-        """What turns the total of each constraint, (K,), into the units of its rule."""
         return Units.of(self.rules, self._n_constraints).scales
 
     def _setting(self) -> Setting:

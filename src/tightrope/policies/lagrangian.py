@@ -147,7 +147,6 @@ class Lagrangian(Policy):
         return phi, np.concatenate([[] if psi is None else psi, choice.note[choice.row]])
 
     def _kept_lengths(self) -> tuple[int, int]:
-        """φ; ψ and K costs."""
         n_phi, n_psi = Policy._kept_lengths(self)
         return n_phi, n_psi if self._cost is None else n_psi + self._n_constraints
 
@@ -161,12 +160,10 @@ class Lagrangian(Policy):
         self._queue += costs - expected
 
     def _arrays(self) -> Arrays:
-        """The queue behind the prices, and the totals with what is expected of pending decisions."""
         return {"queue": self._queue, "expected": self._expected}
 
     @property
     def _cost_bounds(self) -> Array:
-        """What observed costs must lie in, (K, 2)."""
         bounds: Array = self.cost_range * np.ones((self._n_constraints, 1)) + [-COST_ROUNDING, COST_ROUNDING]
         return bounds
 

@@ -33,22 +33,10 @@ class LagrangianThompson(PricedThompson):
 
     Parameters
     ----------
-    reward : Model
-        `Ridge`, `DisjointRidge` and `ArmMeans` say its size; their `bonus`, `m` and `ridge` play no part.
-    n_constraints : int
-        K ≥ 1.
-    cost : Model, optional
-        Model of the costs where they are seen after acting.
-    step : float
-        How fast prices climb.
-    margin : float
-        What costs are taken to be too high by, in m_k / √t.
-    explore : float
-        Standard deviations of the draws, as a part of the posterior's.
-    cost_range : pair or (K, 2) array, optional
-        What costs lie in, where that is known: it says how uncertain they are before any was seen.
-    seed : int
-        Of the draws.
+    reward, cost, explore, cost_range, seed
+        As in `ShadowPrice`.
+    n_constraints, step, margin
+        As in `Lagrangian`.
 
     Examples
     --------
@@ -97,7 +85,6 @@ class LagrangianThompson(PricedThompson):
         self._queue += self._expected - expected
 
     def _arrays(self) -> Arrays:
-        """With the queues behind the prices."""
         return {**PricedThompson._arrays(self), "queue": self._queue}
 
     def __repr__(self) -> str:

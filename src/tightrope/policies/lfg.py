@@ -78,7 +78,6 @@ class LFG(Policy):
         return self._queue.copy()
 
     def _reward_model(self) -> ArmMeans:
-        """A copy of the means of the rewards."""
         return self._rewards.copy()
 
     def _choose(self, offer: Offer) -> Choice:
@@ -101,11 +100,9 @@ class LFG(Policy):
         self._queue[...] = np.maximum(0.0, choice.note + self.shares - chosen)
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
-        """Take in the reward of an arm."""
         self._rewards.learn(None, reward, pending[1])
 
     def _arrays(self) -> Arrays:
-        """What each arm is behind its share, and what was seen of it."""
         return {
             "queue": self._queue,
             **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()},

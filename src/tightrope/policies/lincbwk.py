@@ -113,7 +113,6 @@ class LinCBwK(Policy):
 
     @property
     def _cost_bounds(self) -> Array:
-        """What observed costs must lie in, (K, 2)."""
         return self._account.cost_bounds
 
     def _choose(self, offer: Offer) -> Choice:
@@ -148,7 +147,6 @@ class LinCBwK(Policy):
         self._log_u += np.where(g > 0.0, g * math.log1p(self._step), -g * math.log1p(-self._step))
 
     def _arrays(self) -> Arrays:
-        """The weights of the resources, and the account."""
         return {"log_u": self._log_u, **self._account.arrays()}
 
     def _setting(self) -> Setting:

@@ -44,7 +44,6 @@ class LinUCB(PessimisticOptimistic):
         PessimisticOptimistic.__init__(self, 0, reward, context=context, horizon=horizon)
 
     def _settings(self) -> dict[str, Any]:
-        """All that is not arrays, as plain data."""
         kept = ("reward", "context", "horizon", "owner", "pending_groups")
         return {name: value for name, value in PessimisticOptimistic._settings(self).items() if name in kept}
 

@@ -55,22 +55,12 @@ class LPThompson(PricedThompson):
 
     Parameters
     ----------
-    reward : Model
-        `Ridge`, `DisjointRidge` and `ArmMeans` say its size; their `bonus`, `m` and `ridge` play no part.
+    reward, cost, memory, explore, cost_range, seed
+        As in `ShadowPrice`.
     n_constraints : int
         K ≥ 1.
-    cost : Model, optional
-        Model of the costs where they are seen after acting.
     caution : float
         How far totals are kept below zero.
-    memory : int
-        How many past rounds are remembered.
-    explore : float
-        Standard deviations of the draws, as a part of the posterior's.
-    cost_range : pair or (K, 2) array, optional
-        What costs lie in, where that is known: it says how uncertain they are before any was seen.
-    seed : int
-        Of the draws, and of which rounds are remembered.
 
     Examples
     --------
@@ -135,16 +125,13 @@ class LPThompson(PricedThompson):
             self._price[...] = self._solved(t)
 
     def _arrays(self) -> Arrays:
-        """With the prices, and the round of the next solve."""
         return {**PricedThompson._arrays(self), "price": self._price, "next": self._next}
 
     def _state(self) -> Arrays:
-        """With the remembered rounds."""
         rounds = {f"memory/{name}": array for name, array in self._rounds.arrays()[0].items()}
         return {**Policy._state(self), **rounds}
 
     def _load(self, arrays: Arrays) -> None:
-        """Become what gave these arrays as its `state`."""
         part = "memory/"
         own = {name.removeprefix(part): one for name, one in arrays.items() if name.startswith(part)}
         rounds, _ = RoundMemory.restore(own)
@@ -152,12 +139,10 @@ class LPThompson(PricedThompson):
         self._rounds = rounds
 
     def _forget_inputs(self, numbers: Collection[int]) -> None:
-        """Drop what is kept of these decisions, the remembered rounds too."""
         PricedThompson._forget_inputs(self, numbers)
         self._rounds.forget({*numbers})
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
-        """Go on where `old` stands, with what it remembers."""
         Policy._resume(self, old, same_costs=same_costs, shifts=shifts)
         if isinstance(old, LPThompson):
             self._rounds, _ = RoundMemory.restore(old._rounds.arrays()[0])

@@ -121,13 +121,11 @@ class OPB(Policy):
         return np.zeros(2), None
 
     def _kept_lengths(self) -> tuple[int, int]:
-        """Reward and cost."""
         return 2, 0
 
     def _learn_outcome(
         self, pending: Pending, reward: float | None, costs: Array | None, complete: bool
     ) -> None:
-        """Keep the part of an outcome that comes first, and count both."""
         _, arm, outcome, *_ = pending
         assert outcome is not None
         if reward is not None:
@@ -139,12 +137,10 @@ class OPB(Policy):
             self.sums[arm] += outcome
 
     def _arrays(self) -> Arrays:
-        """Outcomes by arm: how many, and the sums of reward and cost."""
         return {"rewards/counts": self.counts, "rewards/sums": self.sums}
 
     @property
     def _cost_bounds(self) -> Array:
-        """What observed costs must lie in, (1, 2)."""
         return self.cost_range[None] + [[-1e-9, 1e-9]]
 
     def _setting(self) -> Setting:

@@ -108,11 +108,9 @@ class OPLB(OneSafeAction):
         self._basis = choice.note
 
     def _state(self) -> Arrays:
-        """With the basis from which the next program starts: the last bits of its solution depend on it."""
         return {**Policy._state(self), "basis": self._basis}
 
     def _load(self, arrays: Arrays) -> None:
-        """Become what gave these arrays as its `state`."""
         self._basis = np.array(arrays["basis"], dtype=np.int8)
         Policy._load(self, arrays)
 

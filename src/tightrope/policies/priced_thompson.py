@@ -143,7 +143,6 @@ class PricedThompson(Policy):
         return phi, np.concatenate([[] if psi is None else psi, choice.note.costs[choice.row]])
 
     def _kept_lengths(self) -> tuple[int, int]:
-        """φ; ψ and K costs."""
         n_phi, n_psi = Policy._kept_lengths(self)
         return n_phi, n_psi if self._cost is None else n_psi + self._n_constraints
 
@@ -157,7 +156,6 @@ class PricedThompson(Policy):
         self._expected += costs - expected
 
     def _arrays(self) -> Arrays:
-        """The totals with what is expected of pending decisions, and how large rewards and costs are."""
         return {
             "expected": self._expected,
             "size": self._size,

@@ -89,16 +89,13 @@ class PrimalDualBwK(Policy):
         return self._account.used.copy()
 
     def _reward_model(self) -> ArmMeans:
-        """A copy of the means of the rewards."""
         return self._rewards.copy()
 
     def _cost_model(self) -> ArmMeans:
-        """A copy of the means of the scaled usage."""
         return self._usage.copy()
 
     @property
     def _cost_bounds(self) -> Array:
-        """What observed costs must lie in, (K, 2)."""
         return self._account.cost_bounds
 
     def _choose(self, offer: Offer) -> Choice:
@@ -126,7 +123,6 @@ class PrimalDualBwK(Policy):
             self._account.reserve()
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
-        """Take in the reward of an arm."""
         self._rewards.learn(None, reward, pending[1])
 
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
@@ -137,7 +133,6 @@ class PrimalDualBwK(Policy):
         self._usage.learn(None, self._account.scaled(usage), pending[1])
 
     def _arrays(self) -> Arrays:
-        """The weights of the resources, the account, and what was seen of each arm."""
         means = (("rewards", self._rewards), ("usage", self._usage))
         seen = {f"{part}/{name}": array for part, model in means for name, array in model.arrays().items()}
         return {"log_v": self._log_v, **self._account.arrays(), **seen}

@@ -58,7 +58,6 @@ class RoundRobin(Policy):
         self.counts[offer.ids[choice.row]] += 1.0
 
     def _arrays(self) -> Arrays:
-        """How often each action was taken."""
         return {"counts": self.counts}
 
     def __repr__(self) -> str:

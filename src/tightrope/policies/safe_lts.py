@@ -33,19 +33,10 @@ class SafeLTS(OneSafeAction):
 
     Parameters
     ----------
-    reward, cost : Model
-        Models of the reward and of the costs; the policy works on copies.
-    safe_action : int
-    safe_cost : float
-        −ξ, in [−1, 0): an upper bound on the mean costs of the safe action.
+    reward, cost, safe_action, safe_cost, n_constraints, failure, seed
+        As in `OPLB`.
     safe_actions : sequence of int
         Further actions known to be safe: mean costs ≤ 0.
-    n_constraints : int
-        K ≥ 1.
-    failure : float
-        p in (0, 1).
-    seed : int
-        Of the draws.
 
     Examples
     --------

@@ -93,7 +93,6 @@ class UCBALP(Policy):
         return math.floor(self.limit * self.horizon + 1e-9) - int(self._spent[0])
 
     def _reward_model(self) -> ArmMeans:
-        """A copy of the means of the rewards; action j in context c is arm c·J + j."""
         return self._rewards.copy()
 
     def probabilities(self) -> Array:
@@ -121,16 +120,13 @@ class UCBALP(Policy):
         return np.array([float(offer.context or 0)]), None
 
     def _kept_lengths(self) -> tuple[int, int]:
-        """The number of the context."""
         return 1, 0
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
-        """Take in the reward of an action in its context."""
         assert pending[2] is not None
         self._rewards.learn(None, reward, int(pending[2][0]) * self._n_actions + pending[1])
 
     def _arrays(self) -> Arrays:
-        """What is spent of the budget, and what was seen of each action in each context."""
         return {
             "spent": self._spent,
             **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()},

@@ -214,7 +214,6 @@ class PessimisticOptimistic(Constrained):
         return self._meter is None and None not in models and not self._shift.any()
 
     def _own_concerns(self) -> list[Concern]:
-        """ε_t above what any action gives back, r̂ that are all at the clip, m below what the data show."""
         at = self._standing()
         return [*concerns.tightening(at), *concerns.clipped(at), *concerns.norms(at)]
 
@@ -223,7 +222,6 @@ class PessimisticOptimistic(Constrained):
         return [*Constrained.concerns(self), *self._outside.concerns()]
 
     def _remedy_of_totals(self, constraints: Sequence[int]) -> str:
-        """What helps where totals stay above zero."""
         return concerns.remedy_of_totals(self._standing())
 
     # Decide
@@ -240,19 +238,7 @@ class PessimisticOptimistic(Constrained):
     ) -> Decision:
         """Choose one action, and move the queue by its cost.
 
-        Parameters
-        ----------
-        features : (J, d) array, or (p,) for `DisjointRidge`; none for `ArmMeans`
-            φ of each action on offer, ‖φ‖ ≤ 1. J may change from round to round.
-        costs : (J, K) array
-            W of each action on offer, in [−1, 1]. With `cost=` it is the cost features instead. Where some constraints
-            are seen after acting, only the columns of the others, (J, K_before), may be given.
-        cost_features : (J, d_w) array, or (p_w,) for `DisjointRidge`
-            ψ of each action on offer, ‖ψ‖ ≤ 1; `features` by default, where they are of that size.
-        actions : sequence of ids or names
-            Which action each row is; 0..J−1 by default.
-        usage, group
-            With rules they stand in for the cost matrix: see `Rules.costs`.
+        Arguments are those of `ShadowPrice.decide`, in the paper's units: ‖φ‖ ≤ 1, ‖ψ‖ ≤ 1, and costs in [−1, 1].
         """
         if self._pending.made >= self._look_at:
             self._look()
@@ -277,10 +263,7 @@ class PessimisticOptimistic(Constrained):
         group: Sequence[Any] | None = None,
         rounds: int | None = None,
     ) -> list[Decision]:
-        """As many successive `decide` calls with no `learn` between: t and Q advance, the estimates stay.
-
-        Every argument has one entry for each round, in a sequence or along a first axis. `rounds` says how many where there is no
-        such argument. All input is checked before the first decision is made.
+        """As `Policy.decide_many`: t and Q advance, the estimates stay.
 
         >>> import tightrope as tr
         >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(3), constraints=0)
@@ -325,18 +308,7 @@ class PessimisticOptimistic(Constrained):
         *,
         usage: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take in the outcome of a decision, at any time and in any order; each part at most once.
-
-        Parameters
-        ----------
-        decision : Decision or int
-            A decision of this policy (or of the one that it was restored from), or its number.
-        reward : float, optional
-        costs : (K_after,) array, optional
-            The costs that are seen after acting, in the order of the constraints, or all K: usage less the limit, over the scale.
-        usage : mapping of usage names to numbers, optional
-            With rules, in place of costs.
-        """
+        """Take in the outcome of a decision, at any time and in any order; each part at most once, as `ShadowPrice.learn` does."""
         if self._fast is not None and self._fast.learn(decision, reward, costs, usage):
             if not 0.0 <= reward <= 1.0:
                 self._note_outside(reward)
@@ -372,21 +344,7 @@ class PessimisticOptimistic(Constrained):
         """Teach the models what was logged before this policy goes live: t, the queue and the totals stay as they are.
 
         The log may be of any policy whose choices depended on nothing but what the features tell. All rows are checked first.
-
-        Parameters
-        ----------
-        features : (n, d) array, or (n, p) for `DisjointRidge`; None for `ArmMeans`
-            φ of what was done, ‖φ‖ ≤ 1.
-        actions : (n,) ids or names; None where no model tells actions apart
-        rewards : (n,) array
-        costs : (n, K_after) array, optional; (n,) where K_after is 1
-            The costs that are seen after acting. Those seen before are not learnt, so they are not taken.
-        cost_features : (n, d_w) array, optional
-            ψ of what was done; `features` by default.
-        usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
-            With rules, in place of costs: what was used, as `learn` takes it, and the group of each context.
-        encoder : Encoder, optional
-            What makes numbers of features that are rows of a table.
+        Arguments are those of `ShadowPrice.warm_start`, in the paper's units.
 
         Examples
         --------
@@ -422,7 +380,6 @@ class PessimisticOptimistic(Constrained):
         return found if self._meter is None else [*found, self._meter]
 
     def _forget_inputs(self, numbers: Collection[int]) -> None:
-        """Drop what is kept of these decisions, the costs that δ is measured on too."""
         Policy._forget_inputs(self, numbers)
         if self._meter is not None:
             self._meter.forget({*numbers})
@@ -430,7 +387,6 @@ class PessimisticOptimistic(Constrained):
     # Save, restore, go on
 
     def _settings(self) -> dict[str, Any]:
-        """All that is not arrays, as plain data."""
         return {
             **self._given,
             # That of rules, or of no costs, is not for the constructor.
@@ -443,13 +399,11 @@ class PessimisticOptimistic(Constrained):
         }
 
     def _state(self) -> Arrays:
-        """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
         meter = {} if self._meter is None else self._meter.arrays()
         moved = {"shift": self._shift.copy()} if self._shift.any() else {}
         return Policy._state(self) | {f"slater/{name}": array for name, array in meter.items()} | moved
 
     def _load(self, arrays: Arrays) -> None:
-        """Become what gave these arrays as its `state`; pending decisions lose their groups."""
         if self._meter is not None:
             parts = {
                 name.removeprefix("slater/"): one
@@ -472,7 +426,6 @@ class PessimisticOptimistic(Constrained):
         return twin
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
-        """Go on where `old` stands: models, rounds and pending decisions, and of constraints by the same name queue and total."""
         assert isinstance(old, PessimisticOptimistic)
         now, arrays = old.hooks.state(), self._state()
         kept = ("reward/", "cost/", "pending/", "made")

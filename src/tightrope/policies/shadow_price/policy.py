@@ -221,15 +221,12 @@ class ShadowPrice(Constrained):
         return without_rules.earned(self.rounds, self._memory, self._beliefs, self._input.constraints)
 
     def _own_concerns(self) -> list[Concern]:
-        """Rules that can't be met on what was seen."""
         return concerns.hopeless(self, self.infeasible, self._columns)
 
     def _remedy_of_totals(self, constraints: Sequence[int]) -> str:
-        """What helps where totals stay above zero."""
         return concerns.remedy_of_totals(self.infeasible, constraints)
 
     def _cost_sizes(self) -> Array:
-        """The typical size of a cost, (K,): of one that can be chosen, or of those that were seen, if that is more."""
         return self._prices.cost_sizes()
 
     def _guarantees(self) -> dict[str, Any]:
@@ -317,7 +314,6 @@ class ShadowPrice(Constrained):
         self._book_nothing()
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
-        """Take in the reward of a decision."""
         self._prices.note_unit(self._reward, reward)
         Policy._learn_reward(self, pending, reward)
 
@@ -345,7 +341,6 @@ class ShadowPrice(Constrained):
         self._book_nothing()
 
     def _forget_inputs(self, numbers: Collection[int]) -> None:
-        """Drop what is kept of these decisions, the rounds that are remembered for the prices too."""
         Policy._forget_inputs(self, numbers)
         if self._memory.forget({*numbers}):
             self._prices.forgot(self._memory)
@@ -461,7 +456,6 @@ class ShadowPrice(Constrained):
     # Save, restore, go on
 
     def _settings(self) -> dict[str, Any]:
-        """All that is not arrays, as plain data."""
         return {
             **self._models_as_data(),
             "context": self._context_as_data(),
@@ -474,16 +468,13 @@ class ShadowPrice(Constrained):
         }
 
     def _kept_lengths(self) -> tuple[int, int]:
-        """φ, and ψ with the costs booked behind it."""
         phi, psi = Policy._kept_lengths(self)
         return phi, psi + len(self._columns)
 
     def _state(self) -> Arrays:
-        """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
         return Policy._state(self) | self._prices.arrays(self._memory)
 
     def _load(self, arrays: Arrays) -> None:
-        """Become what gave these arrays as its `state`; pending decisions lose their groups."""
         memory, solve = loaded_memory(arrays, self._n_constraints)
         Policy._load(self, arrays)
         self._prices.refits[:] = arrays.get("refits", 0.0)
@@ -508,7 +499,6 @@ class ShadowPrice(Constrained):
         return dropped
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
-        """Go on where `old` stands: models, rounds, pending decisions, and of constraints by the same name all that is kept."""
         assert isinstance(old, ShadowPrice)
         then = old.hooks
         now, fresh = then.state(), self._state()
