@@ -133,7 +133,7 @@ def list_outcomes(batch: Batch, request: requests.OutcomeQuery) -> Answer:
 
 
 def show_state(batch: Batch, request: None) -> Answer:
-    """Where the experiment account."""
+    """Where the experiment stands."""
     state, spec, tally = batch.state, batch.state.spec, batch.state.tally
     known = {} if spec.encoder is None else spec.encoder.ranges
     shown = responses.State(
