@@ -62,6 +62,13 @@ def test_values_are_shown_in_the_callers_format() -> None:
     assert found.words == "must be an object, but got true"
 
 
+def test_a_field_that_is_given_twice_may_be_refused_for_its_first_value() -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.json.decode(b'{"usage": {"h": {"a": "x"}}, "usage": null}', type=Outer)
+    found = fault(caught.value, {"usage": None}, Outer)
+    assert (found.path, found.words) == (".usage", "must be a number, but got None")
+
+
 @pytest.mark.parametrize("key", ["[...]", "a.b", "[0]", "[...][...]", ""])
 def test_a_key_that_looks_like_a_step_is_named_like_any_other(key: str) -> None:
     value = {"good": 1.0, key: {"inner": 1.0, key: "x"}}

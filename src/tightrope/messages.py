@@ -75,15 +75,17 @@ def fault(
     """
     message, _, path = str(error).partition(" - at `$")
     path, within_mapping, _ = path.removesuffix("`").partition("[...]")
-    if within_mapping:  # msgspec does not say at which key: the first entry that is refused by itself
-        mapping, of = _value_at(value, path), _entry_type(_type_at(kind, path))
-        for key, entry in mapping.items():
+    what = _value_at(value, path)
+    # JSON may give a field twice: msgspec refuses either, while a `value` has only the last.
+    if within_mapping and isinstance(what, Mapping):
+        of = _entry_type(_type_at(kind, path))
+        for key, entry in what.items():  # msgspec does not say which key: the first that is refused by itself
             try:
                 msgspec.convert(entry, of)
             except msgspec.ValidationError as inner:
                 found = fault(inner, entry, of, shown=shown, table=table)
                 return Fault(f"{path}.{key}{found.path}", found.words, found.unknown)
-    came = shown(_value_at(value, path))
+    came = shown(what)
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
     missing = re.fullmatch(r"Object missing required field `(.*)`", message)
     expected = re.fullmatch(r"Expected `(.*?)`, got `.*`", message)
