@@ -88,6 +88,8 @@ class Policy:
     _notify: Callable[[Concern], None] = staticmethod(warn)
     # How the numbers behind its decisions are read.
     _labels: Labels = Labels(None, None, _unpack_choice)
+    # The decisions whose outcome is still to come, and the number of all that were made.
+    _pending: PendingDecisions
     _reward: Model | None = None
     _cost: Model | None = None
     _look_at: int = LOOK_EVERY
@@ -97,6 +99,12 @@ class Policy:
         cls.kind = found_by(cls)
         # One that inherits may decide otherwise.
         cls._loop = vars(cls).get("_loop")
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """A policy that has decided nothing; no property of the class, since that would slow every decision down."""
+        policy = super().__new__(cls)
+        policy._pending = PendingDecisions()
+        return policy
 
     # What a policy defines
 
@@ -185,11 +193,6 @@ class Policy:
     # What follows
 
     @cached_property
-    def _pending(self) -> PendingDecisions:
-        """The decisions whose outcome is still to come, and the number of all that were made."""
-        return PendingDecisions()
-
-    @cached_property
     def _input(self) -> OfferReader:
         K = self._n_constraints if self._sees_costs else 0
         models = self._reward, self._cost
@@ -236,15 +239,12 @@ class Policy:
         return tuple(self._pending)
 
     def _reward_model(self) -> Any:
-        """A copy of the model of the reward; None where there is none."""
         return None if self._reward is None else self._reward.copy()
 
     def _cost_model(self) -> Any:
-        """A copy of the model of the costs that are seen after acting; None where there is none."""
         return None if self._cost is None else self._cost.copy()
 
     def _dual(self) -> Array:
-        """What is multiplied with costs when actions are compared, (K,): queues or prices; 0 for a policy without."""
         return np.zeros(self._n_constraints)
 
     @property
@@ -514,7 +514,6 @@ class Policy:
         }
 
     def _restore(self, settings: dict[str, Any], arrays: Arrays) -> None:
-        """Become the policy that gave `settings`, with which this one was made, and `state`."""
         self._pending.owner = int(settings["owner"])
         self._load(arrays)
         self._pending.set_groups(settings["pending_groups"])
