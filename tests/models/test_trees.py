@@ -21,8 +21,7 @@ from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier, XGBRegressor
 
 from tightrope.kernels import trees
-from tightrope.models.fitted_trees import tree_sum
-from tightrope.models.trees import FlatTrees, TreeSum
+from tightrope.models.trees import FlatTrees, TreeSum, tree_sum
 
 DRAW = np.random.default_rng(0)
 X, NEW = DRAW.normal(size=(400, 5)), DRAW.normal(size=(200, 5))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,27 +88,20 @@ def fit(
         stated = stated or recorded
     if stated is not None:
         how |= {"spec": stated, "name": stated.name}
-    found = compare_models(given, model or None, **how, tell=lambda line: print(line, file=sys.stderr))
+    found = compare_models(given, model or None, **how)
     page = found.save(output.out or Path("fit"))
     written = page.parent / "spec.toml"
     output.show(
-        {"rows": found.rows(), "words": found.words(), "page": str(page), "spec": str(written)},
-        *(_table(one) for one in (found.reward, found.cost) if one is not None),
+        {"rows": found.frame_rows(), "words": found.words(), "page": str(page), "spec": str(written)},
+        *map(_table, found.comparisons),
         *found.words(),
         f"the page is {page}, the spec {written}",
     )
 
 
 def _table(comparison: Any) -> Any:
-    valued = any(one.value is not None for one in comparison.fitted)
-    earns = ["would earn"] * valued
-    head = ["model", "squared error, of the variance", "off at its levels (by chance)", *earns, "seconds"]
-    rows = []
-    for one in comparison.fitted:
-        mark = " ←" if one is comparison.recommended else ""
-        row = [one.name + mark, f"{one.loss:.4f} ± {one.loss_error:.4f}"]
-        row.append(f"{one.calibration.gap:.4f} ({one.calibration.noise:.4f})")
-        if valued:
-            row.append("" if one.value is None else f"{one.value.reward.value:.4f}")
-        rows.append([*row, f"{one.seconds:.1f}"])
+    head, rows = comparison.table()
+    for one, row in zip(comparison.fitted, rows, strict=True):
+        if one is comparison.recommended:
+            row[0] += " ←"
     return table(f"models of the {comparison.what}, on rows that they have not learnt from", head, rows)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.frames import CHUNK, Values, is_missing, microseconds
+from tightrope.frames import CHUNK, Frame, Values, is_missing, microseconds
 from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.validation import Array, Outside, number_schema, taken_range
 
@@ -40,7 +40,12 @@ class _Column(
     forbid_unknown_fields=True,
     tag_field="type",
 ):
-    """How one column becomes entries of x. What is None is not fitted yet."""
+    """How one column becomes entries of x. What is None is not fitted yet.
+
+    Each kind defines `suffixes`, what the names of its entries add to its own; `fitted`, the same with what a table tells;
+    `writer`, how one value is written; and `block`, the entries of all rows at once, (n, entries), the same to the bit, and the
+    rows that must be written one by one.
+    """
 
     # In words, what a value must be.
     wanted: ClassVar[str]
@@ -53,23 +58,6 @@ class _Column(
         if given.missing == "fill" and given.fill is None:
             raise InvalidInput('fill must say what stands in for a missing value where missing = "fill"')
         return self if given.fill is None else msgspec.structs.replace(self, missing="fill")
-
-    def suffixes(self) -> list[str]:
-        """What the names of its entries add to its own."""
-        raise NotImplementedError
-
-    def fitted(self, name: str, values: Values) -> Self:
-        """The same, with what a table tells."""
-        raise NotImplementedError
-
-    def writer(self) -> Write:
-        """How one value is written."""
-        raise NotImplementedError
-
-    def block(self, values: Values) -> tuple[Array, Rows]:
-        """The entries of all rows at once, (n, entries), the same to the bit; and the rows that must be written one by one."""
-        n = values.array.size
-        return np.zeros((n, len(self.suffixes()))), np.arange(n)
 
     def gap(self) -> NoReturn:
         """Refuse a missing value."""
@@ -202,7 +190,7 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
         """Whole columns of numbers at once, but for what is refused."""
         numbers, missing = self.plain(values), values.missing
         if numbers is None:
-            return _Column.block(self, values)
+            return _row_by_row(self, values)
         refused = np.isinf(numbers) | (missing & (self.missing == "error"))
         low, high = self.taken
         if self.outside == "refuse":
@@ -277,7 +265,7 @@ class BooleanColumn(_Column, frozen=True, kw_only=True, tag="boolean"):
 
     def block(self, values: Values) -> tuple[Array, Rows]:
         """Whole columns of booleans at once, but for gaps."""
-        block, rows = _Column.block(self, values)
+        block, rows = _row_by_row(self, values)
         if values.array.dtype.kind != "b":
             return block, rows
         block[:, 0] = values.array
@@ -375,7 +363,7 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
 
     def block(self, values: Values) -> tuple[Array, Rows]:
         """All known values at once."""
-        block, rows = _Column.block(self, values)
+        block, rows = _row_by_row(self, values)
         if values.array.dtype.kind not in "iufU":
             return block, rows
         codes = self._codes()
@@ -493,6 +481,31 @@ def known_column(name: str, stated: Any) -> Column:
 def kind_of(column: Column) -> str:
     """The name of its type."""
     return str(type(column).__struct_config__.tag)
+
+
+def design_of(columns: Mapping[str, Column], frame: Frame) -> Array:
+    """A one and the entries of all columns, of each row of a table (n, n_features)."""
+    blocks = [_block(name, column, frame.column(name)) for name, column in columns.items()]
+    return np.column_stack([np.ones(len(frame)), *blocks])
+
+
+def _block(name: str, column: Column, values: Values) -> Array:
+    block, left = column.block(values)
+    write = column.writer()
+    for i in left.tolist():
+        row = [0.0] * block.shape[1]
+        try:
+            write(row, 0, None if values.missing[i] else values.array[i : i + 1].tolist()[0])
+        except Refused as refused:
+            raise InvalidInput(f"column {name!r}[{i}] {refused}") from None
+        block[i] = row
+    return block
+
+
+def _row_by_row(column: Column, values: Values) -> tuple[Array, Rows]:
+    """Room for the entries of all rows, and that each of them must be written by itself."""
+    n = values.array.size
+    return np.zeros((n, len(column.suffixes()))), np.arange(n)
 
 
 def _at_row(name: str, read: Callable[[Any], float]) -> Callable[[int, Any], float]:

@@ -14,6 +14,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,8 +27,8 @@ from tightrope.encoder.columns import (
     Column,
     NumberColumn,
     Refused,
-    Write,
     declarations,
+    design_of,
     example_of,
     fitted_column,
     kind_of,
@@ -37,7 +38,7 @@ from tightrope.encoder.columns import (
 from tightrope.encoder.fields import Category, Field, Number
 from tightrope.errors import InvalidInput
 from tightrope.files import write_json
-from tightrope.frames import Frame, Values, frame_of, row_of
+from tightrope.frames import frame_of, row_of
 from tightrope.messages import did_you_mean
 from tightrope.validation import Array, Outside
 
@@ -118,11 +119,10 @@ class Encoder:
         for name, field in fields.items():
             if not isinstance(field, Number | Category):
                 raise InvalidInput(f"context.{name} must be a Number or a Category, but got {field!r}.")
-        encoder = cls({name: field.column() for name, field in fields.items()})
+        columns: dict[str, Column] = {name: field.column() for name, field in fields.items()}
         # Rounding up keeps ‖x‖ ≤ 1 to the last bit.
         norm = math.sqrt(1.0 + sum(field.reach for field in fields.values())) * (1.0 + 2.0**-50)
-        encoder._become({name: field.column() for name, field in fields.items()}, norm)
-        return encoder
+        return cls._known(columns, columns, norm)
 
     # From a table
 
@@ -145,9 +145,7 @@ class Encoder:
                 f"an encoder needs a column and a row, but got {len(declared)} and {len(frame)}"
             )
         made = {name: fitted_column(name, one, read[name]) for name, one in declared.items()}
-        raw = type(self)(unit=self.unit)
-        raw._become(made, 1.0)
-        x = raw._design(frame)
+        x = design_of(made, frame)
         self._become(made, float(np.linalg.norm(x, axis=1).max()) if self.unit else 1.0)
         return self
 
@@ -160,7 +158,7 @@ class Encoder:
         row = row_of(rows, list(self.columns))
         if row is not None:
             return self._vector(row, "column {!r}")
-        return np.asarray(self._design(frame_of(rows, list(self.columns))) / self.norm)
+        return np.asarray(self.design(rows) / self.norm)
 
     def fit_transform(self, table: Any, columns: Sequence[str] | Mapping[str, Any] | None = None) -> Array:
         """`fit`, then `transform` of the same table."""
@@ -169,7 +167,7 @@ class Encoder:
     def design(self, table: Any) -> Array:
         """`transform` of a table before it is divided by `norm`: the constant is 1."""
         self._require_fitted()
-        return self._design(frame_of(table, list(self.columns)))
+        return design_of(self.columns, frame_of(table, list(self.columns)))
 
     def vector(self, context: Any) -> Array:
         """x of one row by column names, (n_features,), which may hold no other names: for what callers send.
@@ -228,10 +226,7 @@ class Encoder:
 
     def copy(self) -> Self:
         """An independent one, as declared and as fitted."""
-        fresh = type(self)(self._declared, unit=self.unit)
-        if self.fitted:
-            fresh._become(dict(self.columns), self.norm)
-        return fresh
+        return copy(self)
 
     # Plain data
 
@@ -263,9 +258,8 @@ class Encoder:
             raise InvalidInput(f"norm must be a finite number above 0, but got {norm!r}")
         if not isinstance(columns, Mapping) or not columns:
             raise InvalidInput(f"columns must be a table of columns by name, but got {columns!r}")
-        encoder = cls(columns, unit=data.get("unit", True))
-        encoder._become({name: known_column(name, stated) for name, stated in columns.items()}, float(norm))
-        return encoder
+        made = {name: known_column(name, stated) for name, stated in columns.items()}
+        return cls._known(columns, made, float(norm), data.get("unit", True))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as JSON."""
@@ -317,6 +311,14 @@ class Encoder:
 
     # How it is done
 
+    @classmethod
+    def _known(
+        cls, declared: Mapping[str, Any], columns: dict[str, Column], norm: float, unit: Any = True
+    ) -> Self:
+        encoder = cls(declared, unit=unit)
+        encoder._become(columns, norm)
+        return encoder
+
     def _become(self, columns: dict[str, Column], norm: float) -> None:
         names, writers = ["one"], []
         for name, column in columns.items():
@@ -343,22 +345,6 @@ class Encoder:
             raise InvalidInput(f"{field} {refused}", field=field) from None
         norm = self.norm
         return np.array([entry / norm for entry in x])
-
-    def _design(self, frame: Frame) -> Array:
-        blocks = [self._block(name, write, frame.column(name)) for name, _, write in self._writers]
-        return np.column_stack([np.ones(len(frame)), *blocks])
-
-    def _block(self, name: str, write: Write, values: Values) -> Array:
-        column = self.columns[name]
-        block, left = column.block(values)
-        for i in left.tolist():
-            row = [0.0] * block.shape[1]
-            try:
-                write(row, 0, None if values.missing[i] else values.array[i : i + 1].tolist()[0])
-            except Refused as refused:
-                raise InvalidInput(f"column {name!r}[{i}] {refused}") from None
-            block[i] = row
-        return block
 
 
 def _n_levels(column: Column) -> int | None:

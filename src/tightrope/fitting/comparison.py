@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.frames import AsFrame
-from tightrope.models import Model, hooks
+from tightrope.models import hooks
 from tightrope.models.sizes import Sizes, model_class, sized
 from tightrope.offpolicy import Evaluation, Log, evaluate
 from tightrope.offpolicy.estimators import parts, summed
@@ -35,11 +35,8 @@ CANDIDATES: tuple[tuple[str, dict[str, Any], bool], ...] = (
 _BINS = 10
 _FEW = 20  # rows in a bin
 
-Tell = Callable[[str], None]
 
-
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(NamedTuple):
     """Rows in bins of equally many by what was expected of them: mean expected, mean seen and its standard error, (B,) each."""
 
     expected: Array
@@ -102,34 +99,50 @@ class Comparison(AsFrame):
         models = ", ".join(one.name for one in self.fitted)
         return f"Comparison({self.what} by {models}; recommended: {self.recommended.name})"
 
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Head and rows of the models, in the order of `fitted`, for pages, notebooks and terminals."""
+        valued = any(one.value is not None for one in self.fitted)
+        head = ["model", "squared error, of the variance", "off at its levels (by chance)"]
+        rows = []
+        for one in self.fitted:
+            row = [one.name, f"{one.loss:.4f} ± {one.loss_error:.4f}"]
+            row.append(f"{one.calibration.gap:.4f} ({one.calibration.noise:.4f})")
+            if valued:
+                value = None if one.value is None else one.value.reward
+                shown = "–" if value is None else f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]"
+                row.append(shown)
+            rows.append([*row, f"{one.seconds:.1f}"])
+        return [*head, *["its favourites would earn"] * valued, "seconds"], rows
+
     def html_table(self) -> displays.Html:
         """The models, the recommended one bold, as a notebook shows them."""
-        rows = [
-            (
-                one.name,
-                f"{one.loss:.4f} ± {one.loss_error:.4f}",
-                f"{one.calibration.gap:.4f} ({one.calibration.noise:.4f})",
-                None if one.value is None else f"{one.value.reward.value:.4f}",
-                f"{one.seconds:.1f}",
-            )
-            for one in self.fitted
-        ]
-        head = (
-            f"model of the {self.what}",
-            "squared error, of the variance",
-            "off at its levels (by chance)",
-            "its favourites would earn",
-            "seconds",
-        )
-        return displays.table(head, rows, marked=self.fitted.index(self.recommended))
+        (first, *head), rows = self.table()
+        marked = self.fitted.index(self.recommended)
+        return displays.table([f"{first} of the {self.what}", *head], rows, marked=marked)
 
     def _repr_html_(self) -> str:
         title = f"Take {self.recommended.name} for the {self.what}"
         return displays.page(title, self.html_table(), displays.lines_of(self.words()))
 
     def frame_rows(self) -> list[dict[str, Any]]:
-        """One row for each model, as `rows` gives them."""
-        return self.rows()
+        """One row for each model."""
+        return [
+            {
+                "what": self.what,
+                "model": one.name,
+                "settings": one.settings,
+                "loss": one.loss,
+                "loss_error": one.loss_error,
+                "calibration_gap": one.calibration.gap,
+                "calibration_by_chance": one.calibration.noise,
+                "value": None if one.value is None else one.value.reward.value,
+                "value_low": None if one.value is None else one.value.reward.low,
+                "value_high": None if one.value is None else one.value.reward.high,
+                "seconds": one.seconds,
+                "recommended": one is self.recommended,
+            }
+            for one in self.fitted
+        ]
 
     def ahead(self, one: Fitted, other: Fitted) -> tuple[float, float]:
         """By how much the loss of `one` is below that of `other`, and the standard error of that."""
@@ -168,26 +181,6 @@ class Comparison(AsFrame):
             )
         return said
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The table as plain data."""
-        return [
-            {
-                "what": self.what,
-                "model": one.name,
-                "settings": one.settings,
-                "loss": one.loss,
-                "loss_error": one.loss_error,
-                "calibration_gap": one.calibration.gap,
-                "calibration_by_chance": one.calibration.noise,
-                "value": None if one.value is None else one.value.reward.value,
-                "value_low": None if one.value is None else one.value.reward.low,
-                "value_high": None if one.value is None else one.value.reward.high,
-                "seconds": one.seconds,
-                "recommended": one is self.recommended,
-            }
-            for one in self.fitted
-        ]
-
 
 def compare(
     log: Log,
@@ -195,25 +188,13 @@ def compare(
     *,
     what: str = "reward",
     outcomes: Array | None = None,
-    tell: Tell = lambda line: None,
     progress: bool | None = None,
 ) -> Comparison:
     """Each model predicts rows that it has not learnt from, fold by fold; in a log `in_order` those that come next.
 
-    Parameters
-    ----------
-    log : Log
-        `contexts` (n, p) are the features; without them only arms can be told apart.
-    models : sequence of names, settings or (name, settings) pairs, optional
-        Those of `CANDIDATES` that fit by default, from simple to rich.
-    what : str
-        What the outcomes are called.
-    outcomes : (n, M) array, optional
-        Rewards by default.
-    tell : callable
-        Told each model before it is fitted.
-    progress : bool, optional
-        A progress bar; by default in a notebook and on a terminal.
+    `log.contexts` (n, p) are the features; without them only arms can be told apart. `outcomes` (n, M) are rewards by default, and
+    `what` is what they are called. By default the `models` are those of `CANDIDATES` that fit; each may be a name, settings or a
+    (name, settings) pair.
     """
     y = log.rewards[:, None] if outcomes is None else outcomes
     variance = y.var(axis=0)
@@ -223,21 +204,11 @@ def compare(
     fitted = []
     with progress_bar(f"models of the {what}", len(chosen), "models", progress) as advance:
         for name, settings in chosen:
-            tell(f"{what}: {name}")
             fitted.append(_fit(name, settings, log, y, variance, outcomes is None))
             advance()
     best = min(fitted, key=lambda one: one.loss)
     within = (one for one in fitted if one is best or _close(one, best, log))
     return Comparison(log, what, y, tuple(fitted), best, next(within))
-
-
-def made_for(settings: Mapping[str, Any], log: Log, n_outputs: int) -> Model:
-    """The model of these settings for the actions and features of a log, in any unit."""
-    stated = dict(settings)
-    x = features_of(log)
-    sizes = Sizes(log.n_actions, 0 if x is None else x.shape[1], per_action=False)
-    model = sized(model_class(str(stated.pop("model", None)), sizes), sizes, **stated)
-    return hooks.standardised(model, n_outputs, centred=True, prior=np.zeros(n_outputs))
 
 
 def _chosen(models: Sequence[Any] | None, log: Log, y: Array) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -279,8 +250,12 @@ def _fit(name: str, settings: dict[str, Any], log: Log, y: Array, variance: Arra
     x = features_of(log)
     expected = np.empty((n, J, M))
     begun = time.perf_counter()
+    sizes = Sizes(J, 0 if x is None else x.shape[1], per_action=False)
+    stated = dict(settings)
+    made = model_class(str(stated.pop("model", None)), sizes)
     for seen, unseen in parts(log):
-        model = made_for(settings, log, M)
+        # In any unit.
+        model = hooks.standardised(sized(made, sizes, **stated), M, centred=True, prior=np.zeros(M))
         rows = x if model.n_features else None
         outcomes = y[seen] if M > 1 else y[seen, 0]
         hooks.learn_many(model, None if rows is None else rows[seen], outcomes, log.actions[seen])

@@ -16,10 +16,10 @@ from tightrope.encoder import Encoder
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.files import replacing, write, write_json
-from tightrope.fitting.comparison import Comparison, Tell, compare, features_of
+from tightrope.fitting.comparison import Comparison, compare, features_of
 from tightrope.frames import AsFrame, Frame
 from tightrope.log import Log, LogColumns
-from tightrope.report import CalibrationPanel, Report, calibration_figure, format_number
+from tightrope.report import CalibrationPanel, Report, calibration_figure
 from tightrope.spec import Spec, make_spec, names_encoder
 from tightrope.toml import dumps
 from tightrope.validation import Array
@@ -39,23 +39,25 @@ class Fit(AsFrame):
     encoder: Encoder | None
     base: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """That of the reward, and that of the costs where there is one."""
+        return [self.reward] if self.cost is None else [self.reward, self.cost]
+
     def words(self) -> list[str]:
         """The recommendation, in sentences."""
-        return self.reward.words() + ([] if self.cost is None else self.cost.words())
+        return [sentence for one in self.comparisons for sentence in one.words()]
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Every model with its figures, as plain data."""
-        return self.reward.rows() + ([] if self.cost is None else self.cost.rows())
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row for each model of the reward and of the costs."""
+        return [row for one in self.comparisons for row in one.frame_rows()]
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.log.n_rows:,} rows, {self.log.n_actions} actions"]
-        for comparison in (self.reward, self.cost):
-            if comparison is not None:
-                for one in comparison.fitted:
-                    mark = "*" if one is comparison.recommended else " "
-                    lines.append(
-                        f"{mark} {comparison.what} by {one.name}: {one.loss:.3f} ± {one.loss_error:.3f}"
-                    )
+        for comparison in self.comparisons:
+            for one in comparison.fitted:
+                mark = "*" if one is comparison.recommended else " "
+                lines.append(f"{mark} {comparison.what} by {one.name}: {one.loss:.3f} ± {one.loss_error:.3f}")
         return "\n".join([*lines, *self.words()])
 
     def __repr__(self) -> str:
@@ -64,13 +66,9 @@ class Fit(AsFrame):
         return f"Fit({self.name!r}: {size}; reward by {self.reward.recommended.name}{cost})"
 
     def _repr_html_(self) -> str:
-        tables = [one.html_table() for one in (self.reward, self.cost) if one is not None]
+        tables = [one.html_table() for one in self.comparisons]
         title = f"Models for {self.name}: {self.log.n_rows:,} rows, {self.log.n_actions} actions"
         return displays.page(title, *tables, displays.lines_of(self.words()))
-
-    def frame_rows(self) -> list[dict[str, Any]]:
-        """One row for each model, as `rows` gives them."""
-        return self.rows()
 
     def environment(self) -> Tabular:
         """The log as a world to try policies in: its contexts, and for every action what the recommended model expects.
@@ -155,7 +153,7 @@ class Fit(AsFrame):
                 np.savez_compressed(file, **arrays)
         note = "\n".join(f"# {sentence}" for sentence in self.words())
         write(place / SPEC, f"{note}\n\n{dumps(data)}")
-        write_json(place / "summary.json", {"rows": self.rows(), "words": self.words()}, indent=2)
+        write_json(place / "summary.json", {"rows": self.frame_rows(), "words": self.words()}, indent=2)
         return self._page().write(place, date=datetime.date.today().isoformat())
 
     def _page(self) -> Report:
@@ -165,41 +163,18 @@ class Fit(AsFrame):
         )
         page.section("What to take")
         page.bullets(self.words())
-        for comparison in (self.reward, self.cost):
-            if comparison is None:
-                continue
+        for comparison in self.comparisons:
             page.section(f"Models of the {comparison.what}")
-            head = [
-                "model",
-                "squared error, of the variance",
-                "standard error",
-                "off at its levels",
-                "by chance",
-            ]
-            valued = any(one.value is not None for one in comparison.fitted)
-            head += ["its favourites would earn"] * valued + ["seconds"]
-            body = []
-            for one in comparison.fitted:
-                name = f"**{one.name}**" if one is comparison.recommended else one.name
-                row: list[Any] = [name, f"{one.loss:.4f}", f"{one.loss_error:.4f}"]
-                row += [f"{one.calibration.gap:.4f}", f"{one.calibration.noise:.4f}"]
-                if valued:
-                    value = None if one.value is None else one.value.reward
-                    row.append(
-                        "–" if value is None else f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]"
-                    )
-                body.append([*row, format_number(round(one.seconds, 2))])
+            head, rows = comparison.table()
+            for one, row in zip(comparison.fitted, rows, strict=True):
+                if one is comparison.recommended:
+                    row[0] = f"**{row[0]}**"
             page.table(
                 head,
-                body,
+                rows,
                 caption="On rows that a model has not learnt from; 1 is what the average alone reaches. What to take is bold.",
             )
-            panels = [
-                CalibrationPanel(
-                    one.name, one.calibration.expected, one.calibration.seen, one.calibration.error
-                )
-                for one in comparison.fitted
-            ]
+            panels = [CalibrationPanel(one.name, *one.calibration) for one in comparison.fitted]
             page.figure(
                 calibration_figure(panels, comparison.what),
                 name=f"calibration-{comparison.what}",
@@ -232,7 +207,6 @@ def compare_models(
     in_order: bool = False,
     spec: Spec | None = None,
     name: str | None = None,
-    tell: Tell = lambda line: None,
     progress: bool | None = None,
 ) -> Fit:
     """Compare models on logged decisions by cross-validation, and recommend one.
@@ -257,8 +231,6 @@ def compare_models(
         Whose rules, context and policy the new spec takes over.
     name : str, optional
         Of the new spec.
-    tell : callable
-        Told each model before it is fitted.
     progress : bool, optional
         A progress bar; by default in a notebook and on a terminal.
 
@@ -272,23 +244,36 @@ def compare_models(
     >>> found.reward.recommended.name
     'linear'
     """
-    encoder: Encoder | None = None
+    encoder = None if spec is None else spec.encoder
     if isinstance(data, Log):
         log = data
     else:
-        log, encoder = _log_of_table(data, action, reward, probability, context, cost, group, in_order, spec)
+        frame = Frame(data)
+        if encoder is None:
+            taken = {action, reward, probability, group, *cost}
+            columns = context if context is not None else [one for one in frame.names if one not in taken]
+            encoder = Encoder(columns).fit(frame) if len(columns) else None
+        log = Log.from_frame(
+            frame,
+            LogColumns(action=action, reward=reward),
+            actions=spec.actions if spec is not None and spec.actions else None,
+            every=False,
+            encoder=encoder,
+            costs=cost,
+            probability=probability,
+            unit=group,
+            in_order=in_order,
+        )
     if spec is not None and spec.actions and tuple(spec.actions) != log.action_names:
         raise InvalidInput(
             f"the actions of the log must be the spec's, {_listed(spec.actions)}, but they are {_listed(log.action_names)}."
         )
-    compared = compare(log, models, tell=tell, progress=progress)
+    compared = compare(log, models, progress=progress)
     costs = None
     if log.n_constraints and log.costs.ndim == 2:
         varies = log.costs.var(axis=0) > 0.0
         if varies.any():
-            costs = compare(log, models, what="cost", outcomes=log.costs, tell=tell, progress=progress)
-    if spec is not None and spec.encoder is not None:
-        encoder = spec.encoder
+            costs = compare(log, models, what="cost", outcomes=log.costs, progress=progress)
     title = name or (spec.name if spec is not None else "fit")
     return Fit(title, log, compared, costs, encoder, _base(spec))
 
@@ -304,37 +289,6 @@ def _base(spec: Spec | None) -> dict[str, Any]:
     if stated is not None and isinstance(file := stated.settings.get("file"), str):
         data["environment"] = {**data["environment"], "file": str((stated.folder / file).resolve())}
     return data
-
-
-def _log_of_table(
-    table: Any,
-    action: str,
-    reward: str,
-    probability: str | None,
-    context: Sequence[str] | Mapping[str, Any] | None,
-    cost: Sequence[str],
-    group: str | None,
-    in_order: bool,
-    spec: Spec | None,
-) -> tuple[Log, Encoder | None]:
-    frame = Frame(table)
-    taken = [action, reward, *([probability] if probability else []), *cost, *([group] if group else [])]
-    encoder = None if spec is None else spec.encoder
-    if encoder is None:
-        columns = context if context is not None else [one for one in frame.names if one not in taken]
-        encoder = Encoder(columns).fit(frame) if len(columns) else None
-    log = Log.from_frame(
-        frame,
-        LogColumns(action=action, reward=reward),
-        actions=spec.actions if spec is not None and spec.actions else None,
-        every=False,
-        encoder=encoder,
-        costs=cost,
-        probability=probability,
-        unit=group,
-        in_order=in_order,
-    )
-    return log, encoder
 
 
 def _ends(values: Array) -> tuple[float, float]:

@@ -12,8 +12,6 @@ from tightrope import kernels
 from tightrope.models.model import (
     Model,
     checked_outcome,
-    factor,
-    half_life_of,
     known_action,
     register,
     shown_half_life,
@@ -61,9 +59,8 @@ class ArmMeans(Model):
         half_life: float | str | None = None,
     ) -> None:
         self.n_outputs = whole_number("n_outputs", n_outputs)
-        self.bonus = factor("bonus", bonus)
-        self._fades = half_life_of(half_life)
-        self.half_life = half_life if self._fades is None or not self._fades.tick else self._fades.length
+        self.bonus = finite_number("bonus", bonus, low=0.0)
+        self._take_half_life(half_life)
         if self._fades is not None:
             self.compiled = None
         if not self._take_sizes(n_actions=size("n_actions", n_actions, low=1)):
@@ -98,7 +95,7 @@ class ArmMeans(Model):
         arms = slice(None) if actions is None else actions
         with np.errstate(invalid="ignore"):
             means: Array = self.sums[arms] / self.counts[arms, None]
-        return means.reshape(-1) if self.n_outputs == 1 else means
+        return self._shaped(means)
 
     def widths(self, features: Any = None, actions: Any = None) -> Array:
         """1/√N by arm; infinite for an arm without an outcome."""

@@ -95,7 +95,7 @@ class Auto(Composite):
         self.half_life = half_life
         fades = half_life_of(half_life)
         # In outcomes; errors do not fade by the clock, where that is what models forget by.
-        self._fades = None if fades is None or isinstance(half_life, str) else fades.length
+        self._fading = None if fades is None or isinstance(half_life, str) else fades.length
         usual = (_LINEAR, *_TREES) if p != 0 else (_LINEAR,)
         given = usual if candidates is None else candidates
         self._asked_for = None if candidates is None else list(candidates)
@@ -218,18 +218,18 @@ class Auto(Composite):
         off = np.where(np.isfinite(said), said, guess) - y
         errors = (off[:, usable] ** 2 / variance[usable]).mean(axis=1)
         # Weights that grow like the number of outcomes: Σ i = n(n + 1)/2, so the last one's part is 2/(n + 1).
-        part = max(2.0 / (n + 1.0), 0.0 if self._fades is None else 1.0 - 0.5 ** (1.0 / self._fades))
+        part = max(2.0 / (n + 1.0), 0.0 if self._fading is None else 1.0 - 0.5 ** (1.0 / self._fading))
         self._errors += part * (errors - self._errors)
         self._apart += part * ((errors[:, None] - errors) ** 2 - self._apart)
 
     def _look(self) -> None:
         counts, errors = self._counts, self._errors
-        apart = math.inf if self._fades is None else self._fades / 4.0
+        apart = math.inf if self._fading is None else self._fading / 4.0
         counts[_NEXT_LOOK] = counts[_LEARNT] + math.ceil(min((_GROWTH - 1.0) * counts[_LEARNT], apart))
         n, now, best = float(counts[_LEARNT]), int(counts[_FOLLOWED]), int(np.argmin(errors))
         ahead = float(errors[now] - errors[best])
-        if self._fades is not None:
-            n = min(n, 2.0 * self._fades)
+        if self._fading is not None:
+            n = min(n, 2.0 * self._fading)
         # Σ i² / (Σ i)² is 4/(3n).
         error = math.sqrt(max(0.0, float(self._apart[now, best]) - ahead**2) * 4.0 / (3.0 * n))
         if ahead > _SURE * error:
@@ -267,10 +267,11 @@ class Auto(Composite):
 
     def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
         """Take in many outcomes: the first four fifths at once, the rest one by one, so that it is known who predicts best."""
-        n = len(outcomes)
-        first = n * 4 // 5
-        parts = (None if one is None else one[:first] for one in (features, outcomes, actions))
-        rows, seen, ids = parts
+        first = len(outcomes) * 4 // 5
+        (rows, later_rows), (seen, later), (ids, later_ids) = (
+            (None, None) if one is None else (one[:first], one[first:])
+            for one in (features, outcomes, actions)
+        )
         if first:
             for model in self.models:
                 hooks.learn_many(model, rows, seen, ids)
@@ -282,12 +283,8 @@ class Auto(Composite):
             square += first * y.var(axis=0) + gap**2 * before * first / (before + first)
             mean += gap * first / (before + first)
             counts[_LEARNT] += first
-        for i in range(first, n):
-            self.learn(
-                None if features is None else features[i],
-                outcomes[i],
-                None if actions is None else int(actions[i]),
-            )
+        for row, outcome, action in hooks.one_by_one(later_rows, later, later_ids):
+            self.learn(row, outcome, action)
         self._look()
 
     def shift(self, output: int, by: float) -> None:
@@ -307,10 +304,7 @@ class Auto(Composite):
 
     def _of(self, models: list[Model]) -> Self:
         """The same, with what was seen, of these candidates."""
-        changed = {
-            "candidates": [model.settings() for model in models],
-            "n_outputs": models[0].n_outputs,
-        }
+        changed = {"candidates": [one.settings() for one in models], "n_outputs": models[0].n_outputs}
         fresh = type(self)(**arguments(self) | changed)
         fresh.models = models
         if fresh.n_outputs == self.n_outputs:
@@ -318,10 +312,7 @@ class Auto(Composite):
                 its[...] = mine
         return fresh
 
-    @classmethod
-    def sized(cls, sizes: Sizes, **settings: Any) -> Auto:
-        """One that tells actions apart by their features where each has its own."""
-        return cls(**shared_or_each(sizes) | settings)
+    sized = classmethod(shared_or_each)
 
     def __repr__(self) -> str:
         shown = self.candidates if missing_sizes(self) else self.names

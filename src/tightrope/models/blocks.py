@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting
 from tightrope.models.model import Ids, Model, keep_entries, size
-from tightrope.models.sizes import Sizes, shared_or_each
+from tightrope.models.sizes import shared_or_each
 from tightrope.validation import Array, real_array, require_finite
 
 
@@ -20,7 +20,6 @@ class BlockModel(Model):
 
     # All blocks, as kernels read them.
     flat: Array
-    half_life: float | str | None
 
     def _set_sizes(self, n_actions: Any, n_features: Any) -> bool:
         """Check and keep the sizes; whether they are known."""
@@ -32,10 +31,7 @@ class BlockModel(Model):
             )
         return self._take_sizes(n_features=p)
 
-    @classmethod
-    def sized(cls, sizes: Sizes, **settings: Any) -> Self:
-        """Shared parameters where each action has its own features, else parameters for each action."""
-        return cls(**shared_or_each(sizes) | settings)
+    sized = classmethod(shared_or_each)
 
     def grow(self, n_actions: int) -> None:
         """Know so many actions: blocks come behind those that there are."""
@@ -52,7 +48,12 @@ class BlockModel(Model):
 
     @abstractmethod
     def _ages(self) -> Array:
-        """The ages of a model that forgets (`kernels.forgetting`)."""
+        """The ages of a model that forgets (`kernels.forgetting`), empty for one that does not."""
+
+    def elapse(self, time: float) -> None:
+        """So much time goes by."""
+        if self.half_life is not None:
+            self._ages()[forgetting.TIME] += time
 
     def _shown_sizes(self) -> str:
         """For a `repr`: as they are given."""
@@ -81,5 +82,28 @@ class BlockModel(Model):
         require_finite("features", rows)
         return np.ascontiguousarray(np.atleast_2d(rows))
 
-    def _shaped(self, values: Array) -> Array:
-        return values.reshape(-1) if self.n_outputs == 1 else values
+
+def faded(ages: Array, blocks: Ids) -> Array | float:
+    """By how much all that blocks have learnt has faded since they were last computed afresh; 1 without ages."""
+    if not ages.size:
+        return 1.0
+    born = ages[forgetting.BORN :][blocks]
+    return np.asarray(np.exp(ages[forgetting.RATE] * (ages[forgetting.TIME] - born)))
+
+
+def block_widths(flat: Array, rows: Array, blocks: Ids, ridge: float, ages: Array) -> Array:
+    """‖x‖_{Σ⁻¹} of rows, each in its block; what has faded is at most as uncertain as what was never learnt."""
+    widths = np.empty(len(rows))
+    scratch = np.empty(kernels.scratch_size(rows.shape[1]))
+    kernels.ridge_widths(flat, rows.reshape(-1), 0, False, blocks, scratch, 0, widths, 0, 1)
+    if not ages.size:
+        return widths
+    most = np.sqrt(np.einsum("np,np->n", rows, rows) / ridge)
+    return np.asarray(np.minimum(widths * np.sqrt(faded(ages, blocks)), most))
+
+
+def drawn_parameters(Sigma: Array, theta: Array, scale: float, normals: Array) -> Array:
+    """θ̃ ~ N(θ̂, scale² Σ⁻¹): Σ = LLᵀ, so L⁻ᵀz has covariance Σ⁻¹."""
+    L = np.linalg.cholesky(Sigma)
+    drawn: Array = theta + scale * np.linalg.solve(L.T, normals)
+    return drawn

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tightrope.models import hooks
 from tightrope.models.background import BackgroundWork
-from tightrope.models.model import Model, more_actions
+from tightrope.models.model import Model, make_room, more_actions
 
 
 class Composite(Model):
@@ -71,6 +71,6 @@ class Composite(Model):
         """Have room for as much as these arrays keep of each part."""
         for part, model in self._parts().items():
             own = f"{part}/"
-            hooks.make_room(
+            make_room(
                 model, {name.removeprefix(own): one for name, one in arrays.items() if name.startswith(own)}
             )

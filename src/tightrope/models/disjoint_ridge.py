@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tightrope.models.model import Ids, known_action, register, shown_sizes, size
+from tightrope.models.model import Ids, register
 from tightrope.models.ridge_regression import RidgeRegression, require_rows_in_ball
 from tightrope.validation import Array, real_array
 
@@ -49,40 +49,13 @@ class DisjointRidge(RidgeRegression):
         n_outputs: int = 1,
         half_life: float | str | None = None,
     ) -> None:
-        self._set(bonus, m, ridge, n_outputs, half_life)
-        sizes = {
-            "n_actions": size("n_actions", n_actions, low=1),
-            "n_features": size("n_features", n_features, low=1),
-        }
-        if self._take_sizes(**sizes):
-            self._start(self.n_actions)
-
-    @property
-    def sigma(self) -> Array:
-        """The blocks of Σ, (J, p, p), a copy."""
-        return self._blocks()[0]
-
-    @property
-    def sigma_inverse(self) -> Array:
-        """The blocks of Σ⁻¹ as they are used, (J, p, p), a copy."""
-        return self._blocks()[1]
-
-    @property
-    def theta(self) -> Array:
-        """θ̂ by action, (J, p), or (J, n_outputs, p)."""
-        theta: Array = self.Theta[:, 0] if self.n_outputs == 1 else self.Theta
-        return theta.copy()
-
-    def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
-        """Take in one outcome (a number, or n_outputs of them) of `action` at x (p,)."""
-        self._learn(known_action(action, self.n_actions), features, outcome)
+        self._begin(bonus, m, ridge, n_outputs, half_life, n_actions=n_actions, n_features=n_features)
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
         """⟨θ̂_j, x⟩ for one x (p,) or a row for each action (J, p): (J,), or (J, n_outputs)."""
         ids, rows = self._rows(features, actions)
         Theta = self.Theta if actions is None else self.Theta[ids]
-        means: Array = np.einsum("jmp,jp->jm", Theta, rows)
-        return means.reshape(-1) if self.n_outputs == 1 else means
+        return self._shaped(np.einsum("jmp,jp->jm", Theta, rows))
 
     def widths(self, features: Any = None, actions: Any = None) -> Array:
         """‖x‖_{Σ_j⁻¹} by action for one x (p,) or a row for each action (J, p), without the radius."""
@@ -102,6 +75,3 @@ class DisjointRidge(RidgeRegression):
         require_rows_in_ball("features", np.atleast_2d(x))
         rows = x if x.ndim == 2 else np.array(np.broadcast_to(x, (len(ids), self.n_features)), order="C")
         return ids, rows
-
-    def __repr__(self) -> str:
-        return f"DisjointRidge({shown_sizes(self.n_actions, self.n_features)}{self._shown()})"

@@ -18,13 +18,13 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import normal
 from tightrope.models.background import BackgroundWork, Result
 from tightrope.models.estimators import as_data, is_zero_or_one, recipe
+from tightrope.models.hooks import one_by_one
 from tightrope.models.members import Members, Plan, fit_members, restored_members, units_of
 from tightrope.models.model import (
     NO_DECISION,
     Ids,
     Model,
     checked_outcome,
-    half_life_of,
     known_action,
     missing_sizes,
     more_actions,
@@ -32,7 +32,7 @@ from tightrope.models.model import (
     size,
 )
 from tightrope.models.outcome_memory import KeptOutcomes, Sample
-from tightrope.models.sizes import Sizes, shared_or_each
+from tightrope.models.sizes import shared_or_each
 from tightrope.validation import (
     Array,
     finite_number,
@@ -146,13 +146,12 @@ class Ensemble(Model):
         self._recipe = recipe(self.estimator, self.params)
         self.n_actions = size("n_actions", n_actions, low=1)
         self.n_members = whole_number("members", members, low=1)
-        self.shared = self._recipe.shared if shared is None else bool(shared)
+        self.shared = self._recipe.named.shared if shared is None else bool(shared)
         self.spread = finite_number("spread", spread, low=0.0)
         self.growth = finite_number("growth", growth, low=1.0, open_low=True)
         self.first = whole_number("first", first, low=1)
         self.keep, self.keep_rule = whole_number("keep", keep, low=1), keep_rule
-        self._fades = half_life_of(half_life)
-        self.half_life = half_life if self._fades is None or not self._fades.tick else self._fades.length
+        self._take_half_life(half_life)
         require_choice("refit", refit, ("background", "now"))
         self.refit = refit
         self.made_up = whole_number("made_up", made_up)
@@ -246,8 +245,8 @@ class Ensemble(Model):
 
     def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
         """Take in many outcomes, and be fitted to them once, at the end."""
-        for i, outcome in enumerate(outcomes):
-            self._note(features[i], outcome, None if actions is None else int(actions[i]))
+        for row, outcome, action in one_by_one(features, outcomes, actions):
+            self._note(row, outcome, action)
         clock = self._clock
         if clock[UNDER_WAY]:
             self._take_up()
@@ -481,9 +480,6 @@ class Ensemble(Model):
             raise InvalidInput(f"actions must be below {self.n_actions}, but got {ids.min()} to {ids.max()}.")
         return np.array(np.broadcast_to(rows, (len(ids), self.n_features)), order="C"), ids
 
-    def _shaped(self, values: Array) -> Array:
-        return values.reshape(-1) if self.n_outputs == 1 else values
-
     # Settings and state
 
     def settings(self) -> dict[str, Any]:
@@ -526,10 +522,7 @@ class Ensemble(Model):
             twin._fitted = dict(self._fitted)
         return twin
 
-    @classmethod
-    def sized(cls, sizes: Sizes, **settings: Any) -> Ensemble:
-        """One estimator for all where each action has features of its own, else one for each action."""
-        return cls(**shared_or_each(sizes) | settings)
+    sized = classmethod(shared_or_each)
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: all but the fits, which are made again there."""

@@ -83,6 +83,11 @@ NAMED = {
 }
 
 
+def _named(estimator: str) -> Named:
+    """What a name stands for; a class that module:Class names stands for itself."""
+    return NAMED.get(estimator) or Named(estimator, lambda n: {})
+
+
 # One method of each list, whatever else an estimator has.
 _ESTIMATOR = [["fit", "partial_fit"], ["predict", "predict_proba"]]
 
@@ -96,24 +101,14 @@ class Recipe(NamedTuple):
     weighted: bool
 
     @property
-    def scaled(self) -> bool:
-        """Whether it is given features of mean 0 and deviation 1."""
-        return self.name in NAMED and NAMED[self.name].scaled
-
-    @property
-    def warm(self) -> bool:
-        """Whether a fit goes on from the one before: networks, whose weights are part of the state."""
-        return self.name in NAMED and NAMED[self.name].visits > 0
+    def named(self) -> Named:
+        """What its name stands for."""
+        return _named(self.name)
 
     def layers(self, inputs: int) -> tuple[int, ...]:
         """How wide the layers of a network are."""
-        hidden = {**NAMED[self.name].params(100), **self.params}["hidden_layer_sizes"]
+        hidden = {**self.named.params(100), **self.params}["hidden_layer_sizes"]
         return (inputs, *(hidden if isinstance(hidden, list | tuple) else [hidden]), 1)
-
-    @property
-    def shared(self) -> bool:
-        """Whether one for all actions is the better choice where nobody says."""
-        return self.name in NAMED and NAMED[self.name].shared
 
     def fitted(
         self, X: Array, y: Array, weights: Array, random_state: int, start: Array | None = None
@@ -122,17 +117,17 @@ class Recipe(NamedTuple):
 
         A network goes on from the weights `start`, if there are some.
         """
-        named = NAMED.get(self.name)
-        params = {**({} if named is None else named.params(len(X))), **self.params}
+        named = self.named
+        params = {**named.params(len(X)), **self.params}
         # As when the recipe was made, which looked at all of it; this may be another process.
         grant([self.name, dict(self.params)])
-        estimator = _made(self.name if named is None else named.made, params, random_state)
+        estimator = _made(named.made, params, random_state)
         if self.weighted:
             extra = {"sample_weight": weights}
         else:
             extra, times = {}, weights.astype(np.int64)
             X, y = np.repeat(X, times, axis=0), np.repeat(y, times)
-        if named is not None and named.visits:
+        if named.visits:
             passes = float(np.clip(named.visits / len(X), 4, 20))
             if start is not None:
                 # A first step makes the layers.
@@ -144,10 +139,9 @@ class Recipe(NamedTuple):
                 estimator.partial_fit(X, y, **extra)
         elif hasattr(estimator, "fit"):
             estimator.fit(X, y, **extra)
-        elif self.classifier:
-            estimator.partial_fit(X, y, classes=[0.0, 1.0], **extra)
         else:
-            estimator.partial_fit(X, y, **extra)
+            classes = {"classes": [0.0, 1.0]} if self.classifier else {}
+            estimator.partial_fit(X, y, **classes, **extra)
         return estimator
 
     def predict(self, estimator: Any, rows: Array) -> Array:
@@ -163,9 +157,8 @@ def recipe(estimator: str, params: Mapping[str, Any]) -> Recipe:
     >>> recipe("sklearn.neighbors:KNeighborsRegressor", {"n_neighbors": 3}).weighted
     False
     """
-    named = NAMED.get(estimator)
-    stated = {**({} if named is None else named.params(100)), **params}
-    one = _made(estimator if named is None else named.made, stated, 0)
+    named = _named(estimator)
+    one = _made(named.made, {**named.params(100), **params}, 0)
     fit = one.fit if hasattr(one, "fit") else one.partial_fit
     classifier = hasattr(one, "predict_proba")
     # Histogram boosting looks for its bins one by one where rows have weights, which takes longer than all its trees.

@@ -23,6 +23,7 @@ from tightrope.models.model import (
     register,
     take_arrays,
 )
+from tightrope.models.outcome_memory import keep_rows
 from tightrope.models.sizes import Sizes, Unsized, read_model
 from tightrope.trust import grant
 from tightrope.validation import Array, real_array, require_finite, whole_number
@@ -177,9 +178,7 @@ class Features(Composite):
         at = np.cumsum(np.concatenate([[0], stays]))
         waits = np.bincount(at, weights=self.waits[: n + 1], minlength=left + 1)
         self.waits[: left + 1], self.waits[left + 1 :] = waits[: left + 1], 0.0
-        for kept in (self.rows, self.outcomes, self.which, self.decisions):
-            kept[:left] = kept[:n][stays]
-            kept[left:n] = 0
+        keep_rows((self.rows, self.outcomes, self.which, self.decisions), np.flatnonzero(stays), n)
         self.seen[:] = left, 0
         self._transform = self._last = None
         take_arrays(self._model, model_from_settings({**self.inner, "n_features": self._size}).arrays())

@@ -7,7 +7,7 @@ that a model of your own defines as many hooks as it likes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -16,40 +16,9 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.models.background import BackgroundWork
-from tightrope.models.model import Model, arguments, make_room
+from tightrope.models.model import Model, arguments
 from tightrope.validation import Array
 from tightrope.words import Text
-
-__all__ = [
-    "background",
-    "check_outcome",
-    "compiled",
-    "defines",
-    "dimension",
-    "elapse",
-    "exploration",
-    "fits",
-    "forget_inputs",
-    "half_life",
-    "learn_many",
-    "least_norm",
-    "least_optimism",
-    "make_room",
-    "members",
-    "n_learnt",
-    "never_learnt",
-    "note_decision",
-    "of_sum",
-    "predictions",
-    "radius",
-    "require_shift",
-    "sampled",
-    "shift",
-    "standardised",
-    "unit_features",
-    "with_outputs",
-    "working_features",
-]
 
 _Given = ParamSpec("_Given")
 _Said = TypeVar("_Said")
@@ -107,9 +76,14 @@ def forget_inputs(model: Model, numbers: Collection[int]) -> None:
 @_hook
 def learn_many(model: Model, features: Any, outcomes: Any, actions: Any = None) -> None:
     """Take in many outcomes, (n,) or (n, n_outputs): one by one, but a model that is fitted to what it keeps is fitted once."""
-    for i, outcome in enumerate(outcomes):
-        row, action = None if features is None else features[i], None if actions is None else int(actions[i])
+    for row, outcome, action in one_by_one(features, outcomes, actions):
         model.learn(row, outcome, action)
+
+
+def one_by_one(features: Any, outcomes: Any, actions: Any) -> Iterator[tuple[Any, Any, int | None]]:
+    """Each outcome with its row and its action, where there are any."""
+    for i, outcome in enumerate(outcomes):
+        yield None if features is None else features[i], outcome, None if actions is None else int(actions[i])
 
 
 @_hook

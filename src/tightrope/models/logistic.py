@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,22 +11,10 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, logistic
-from tightrope.models.blocks import BlockModel
-from tightrope.models.model import (
-    NO_DECISION,
-    Ids,
-    checked_outcome,
-    half_life_of,
-    known_action,
-    register,
-)
-from tightrope.validation import (
-    Array,
-    finite_array,
-    finite_number,
-    require_range,
-    whole_number,
-)
+from tightrope.models.blocks import BlockModel, block_widths, drawn_parameters, faded
+from tightrope.models.model import NO_DECISION, Ids, checked_outcome, known_action, register
+from tightrope.models.outcome_memory import keep_rows
+from tightrope.validation import Array, finite_array, finite_number, require_range, whole_number
 
 # Means and deviations of σ(N(m, s²)) are sums over these nodes, right to 1e-3 for s up to 3.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
@@ -111,8 +99,7 @@ class Logistic(BlockModel):
         if (self._low >= self._high).any():
             raise InvalidInput(f"low must be below high, but got low = {self.low} and high = {self.high}.")
         self.keep = whole_number("keep", keep)
-        self._fades = half_life_of(half_life)
-        self.half_life = half_life if self._fades is None or not self._fades.tick else self._fades.length
+        self._take_half_life(half_life)
         if not known:
             return
         p = self.n_features
@@ -143,9 +130,7 @@ class Logistic(BlockModel):
             np.zeros((blocks, q)),
             np.zeros(1),
         )
-        self.ages = np.zeros(0)
-        if self._fades is not None:
-            self.ages = forgetting.new_ages(*self._fades, blocks, q)
+        self.ages = np.zeros(0) if self._fades is None else forgetting.new_ages(*self._fades, blocks, q)
 
     @property
     def penalty(self) -> float:
@@ -179,7 +164,7 @@ class Logistic(BlockModel):
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Take in one outcome in [low, high] (a number, or n_outputs of them) at `features` (p,)."""
         g = 0 if self.n_actions is None else known_action(action, self.n_actions)
-        x = self._rows(features if self.n_features else np.empty(0), 1).reshape(-1)
+        x = self._rows(features, 1).reshape(-1)
         self.check_outcome(outcome)
         y = (checked_outcome(outcome, self.n_outputs) - self._low - self.shifted) / (self._high - self._low)
         y = np.clip(y, 0.0, 1.0)
@@ -224,16 +209,8 @@ class Logistic(BlockModel):
         self._fit_anew()
 
     def _keep_rows(self, which: Ids) -> None:
-        n, left = int(self.kept[0]), len(which)
-        for kept in (self.rows, self.outcomes, self.which, self.when, self.decisions):
-            kept[:left] = kept[which]
-            kept[left:n] = 0
-        self.kept[0] = left
-
-    def elapse(self, time: float) -> None:
-        """So much time goes by."""
-        if self.half_life is not None:
-            self.ages[forgetting.TIME] += time
+        kept = (self.rows, self.outcomes, self.which, self.when, self.decisions)
+        self.kept[0] = keep_rows(kept, which, int(self.kept[0]))
 
     def shift(self, output: int, by: float) -> None:
         """All outcomes of one output, and their limits, become larger by so much."""
@@ -289,7 +266,7 @@ class Logistic(BlockModel):
 
     def _fit_anew(self) -> None:
         """The mode of each block's posterior, given all that is kept; of a full memory the older half joins what was before."""
-        n, M, now = int(self.kept[0]), self.n_outputs, self._now()
+        n, now = int(self.kept[0]), self._now()
         weights = np.ones(n)
         if self._fades is not None:
             weights = 2.0 ** -((now - self.when[:n]) / self._fades.length)
@@ -301,9 +278,7 @@ class Logistic(BlockModel):
             self._choose_reach(weights)
         Z = self._extended(self.rows[:n])
         leave = n - n // 2 if n == self.keep else 0
-        for block in range(len(self.before_S)):
-            i = block % M
-            mine = np.flatnonzero(self.which[:n] == block - i)
+        for block, i, mine in self._rows_by_block():
             z, y, w = Z[mine], self.outcomes[mine, i], weights[mine]
             b, precision = self.before_b[block], self.before_S[block] + self._ridge * np.eye(Z.shape[1])
             theta = _mode(z, y, w, self.offset[i], precision, b, self._views.Theta[block, 0])
@@ -324,12 +299,10 @@ class Logistic(BlockModel):
         A reach that is a little too large costs little. One that is too small shrinks effects, and intervals miss them. Scaling the
         features by it, rather than the penalty, leaves one ridge λI for features and constant, as forgetting needs it.
         """
-        n, M, old = len(weights), self.n_outputs, float(self.reach[0])
+        n, old = len(weights), float(self.reach[0])
         Z, ridge = self._extended(self.rows[:n]), self._ridge * np.eye(self.n_features + 1)
         likely = np.zeros(len(_REACHES))
-        for block in range(len(self.before_S)):
-            i = block % M
-            mine = np.flatnonzero(self.which[:n] == block - i)
+        for block, i, mine in self._rows_by_block():
             z, y, w = Z[mine], self.outcomes[mine, i], weights[mine]
             S, b, theta = self.before_S[block], self.before_b[block], self._views.Theta[block, 0]
             for k, reach in enumerate(_REACHES):
@@ -350,6 +323,12 @@ class Logistic(BlockModel):
         self.before_S *= D[:, None] * D
         self.before_b *= D
         self._views.Theta[:, 0] /= D
+
+    def _rows_by_block(self) -> Iterator[tuple[int, int, Ids]]:
+        """Each block, the output that it is for, and which of the rows that are kept are its own."""
+        for block in range(len(self.before_S)):
+            i = block % self.n_outputs
+            yield block, i, np.flatnonzero(self.which[: self.kept[0]] == block - i)
 
     def _stretch(self, by: float) -> Array:
         """What a row is multiplied by when features become larger by a factor, and the constant stays."""
@@ -389,20 +368,11 @@ class Logistic(BlockModel):
         if self.n_features and not self.n_learnt:
             return np.zeros((n, M)), np.full((n, M), self.prior)
         Z = self._extended(rows)
-        means, deviations, scratch = (
-            np.empty((n, M)),
-            np.empty((n, M)),
-            np.empty(kernels.scratch_size(Z.shape[1])),
-        )
+        means, deviations = np.empty((n, M)), np.empty((n, M))
         for i in range(M):
             blocks = (ids if self.n_actions is not None else np.zeros(n, dtype=np.int64)) * M + i
             means[:, i] = np.einsum("np,np->n", self._views.Theta[blocks, 0], Z) + self.offset[i]
-            out = np.empty(n)
-            kernels.ridge_widths(self.flat, Z.reshape(-1), 0, False, blocks, scratch, 0, out, 0, 1)
-            deviations[:, i] = out
-            if self.half_life is not None:
-                most = np.sqrt(np.einsum("np,np->n", Z, Z) / self._ridge)
-                deviations[:, i] = np.minimum(out * np.sqrt(self._faded(blocks)), most)
+            deviations[:, i] = block_widths(self.flat, Z, blocks, self._ridge, self.ages)
         return means, deviations
 
     def sampled(
@@ -421,9 +391,8 @@ class Logistic(BlockModel):
             g = a if self.n_actions is not None else 0
             if g not in drawn:
                 block = g * self.n_outputs
-                # Σ = LLᵀ, so L⁻ᵀz has covariance Σ⁻¹.
-                L = np.linalg.cholesky(self._views.Sigma[block] / self._faded(np.array([block])))
-                drawn[g] = self._views.Theta[block, 0] + scale * np.linalg.solve(L.T, normals(q, g * q))
+                Sigma = self._views.Sigma[block] / faded(self.ages, np.array([block]))
+                drawn[g] = drawn_parameters(Sigma, self._views.Theta[block, 0], scale, normals(q, g * q))
         theta = np.array([drawn[a if self.n_actions is not None else 0] for a in ids.tolist()])
         p = _sigmoid(np.einsum("np,np->n", theta, Z) + self.offset[0])
         return np.asarray(low + span * p)
@@ -444,23 +413,14 @@ class Logistic(BlockModel):
             "rows",
             "outcomes",
             "which",
-            "when",
-            "decisions",
-            "kept",
         ]
-        names += ["before_S", "before_b", "before_at", *(["ages"] if self.half_life else [])]
-        return {name: getattr(self, name) for name in names}
+        names += ["when", "decisions", "kept", "before_S", "before_b", "before_at"]
+        return {name: getattr(self, name) for name in names + ["ages"] * (self.half_life is not None)}
 
     def _extended(self, rows: Array) -> Array:
         """Rows in the model's own units, with the constant."""
         centre, scale = self.units
         return np.concatenate([(rows - centre) / scale, np.ones((len(rows), 1))], axis=1)
-
-    def _faded(self, blocks: Ids) -> Array | float:
-        if self.half_life is None:
-            return 1.0
-        born = self.ages[forgetting.BORN :][blocks]
-        return np.asarray(np.exp(self.ages[forgetting.RATE] * (self.ages[forgetting.TIME] - born)))
 
     def _rows_and_ids(self, features: Any, actions: Any) -> tuple[Array, Ids]:
         """A row for each action."""

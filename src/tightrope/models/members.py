@@ -12,11 +12,10 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.models.estimators import Recipe
-from tightrope.models.fitted_trees import tree_sum
 from tightrope.models.model import Ids
-from tightrope.models.networks import StackedNetworks, network, weight_count
+from tightrope.models.networks import Network, StackedNetworks, network, weight_count
 from tightrope.models.outcome_memory import Sample, bootstrap_weights
-from tightrope.models.trees import FlatTrees, TreeSum
+from tightrope.models.trees import FlatTrees, TreeSum, tree_sum
 from tightrope.validation import Array
 
 __all__ = ["Members", "Plan", "fit_members", "restored_members", "units_of"]
@@ -57,7 +56,7 @@ class Plan(NamedTuple):
 
     def no_weights(self, n_features: int) -> Array:
         """Room for the weights of its networks, a row for each, (M · G · n_outputs, …); as if each said 0."""
-        count = weight_count(self.layers(n_features)) if self.recipe.warm else 0
+        count = weight_count(self.layers(n_features)) if self.recipe.named.visits else 0
         return np.zeros((self.members * self.groups * self.n_outputs if count else 0, count))
 
     def inputs(self, features: Array, actions: Ids) -> Array:
@@ -100,7 +99,7 @@ class Members(NamedTuple):
     def predict(self, features: Array, actions: Ids) -> Array:
         """What each member expects of each row, (M, n, n_outputs)."""
         rows = self.plan.inputs(features, actions)
-        if self.plan.recipe.scaled:
+        if self.plan.recipe.named.scaled:
             rows = (rows - self.feature_centre) / self.feature_unit
         said = self.predictor.predict(np.ascontiguousarray(rows), self.plan.group_of(actions))
         return said * self.unit + self.centre
@@ -120,7 +119,7 @@ def fit_members(plan: Plan, sample: Sample, begun: int, now: float, start: Array
         for m in range(M):
             taught, actions, targets, weights = _with_made_up(plan, sample, counted[:, m], draws)
             inputs, targets = plan.inputs(taught, actions), (targets - centre) / unit
-            if plan.recipe.scaled:
+            if plan.recipe.named.scaled:
                 inputs = (inputs - feature_centre) / feature_unit
             mine = plan.group_of(actions)
             for g in range(plan.groups):
@@ -144,7 +143,7 @@ def restored_members(plan: Plan, sample: Sample, weights: Array) -> Members:
         predictor = FlatTrees([TreeSum([], float(row[0])) for row in weights], *shape)
     else:
         layers = plan.layers(sample.features.shape[1])
-        predictor = StackedNetworks.of(weights, layers, between, *shape)
+        predictor = StackedNetworks(weights, layers, between, "identity", *shape)
     return Members(plan, predictor, *_scales(plan, sample))
 
 
@@ -213,8 +212,15 @@ def _predictor(plan: Plan, said: Sequence[Any]) -> Predictor:
     if len(whole) == len(sums):
         return FlatTrees(whole, *shape)
     nets = [one if isinstance(one, float) else network(one) for one in said]
-    if all(one is not None for one in nets):
-        return StackedNetworks(nets, *shape)
+    if None not in nets:
+        model = next(one for one in nets if isinstance(one, Network))
+        flat = np.full((len(nets), model.flat.size), np.nan)
+        for row, net in zip(flat, nets):
+            if isinstance(net, Network):
+                row[:] = net.flat
+            else:
+                row[0] = net
+        return StackedNetworks(flat, *model[1:], *shape)
     return OneByOne(plan.recipe, said, *shape)
 
 

@@ -73,7 +73,7 @@ class Model(ABC):
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: the arrays themselves, not copies, of the same shapes at all times, but see `hooks.make_room`."""
+        """The state, by name: the arrays themselves, not copies, of the same shapes at all times, but see `make_room`."""
 
     def grow(self, n_actions: int) -> None:
         """Know `n_actions` actions: new ones come behind those that there are, of which all that was learnt stays as it is.
@@ -121,6 +121,15 @@ class Model(ABC):
             setattr(self, name, one)
         self._missing = tuple(name for name, one in sizes.items() if one is None)
         return not self._missing
+
+    def _shaped(self, values: Array) -> Array:
+        """Answers (n, n_outputs) as they are given: (n,) where there is one output."""
+        return values.reshape(-1) if self.n_outputs == 1 else values
+
+    def _take_half_life(self, value: Any) -> None:
+        """Keep how fast it forgets, as it was stated and in numbers."""
+        self._fades = fades = half_life_of(value)
+        self.half_life: float | str | None = value if fades is None or not fades.tick else fades.length
 
     def __repr__(self) -> str:
         shown = (f"{name}={value!r}" for name, value in arguments(self).items() if name != "n_outputs")
@@ -203,9 +212,7 @@ def model_from_settings(settings: dict[str, Any]) -> Model:
 
 def checked_outcome(outcome: Any, n_outputs: int) -> Array:
     """An outcome as (n_outputs,) finite numbers."""
-    shapes: list[tuple[int | None, ...]] = [(n_outputs,)]
-    if n_outputs == 1:
-        shapes.append(())
+    shapes: list[tuple[int | None, ...]] = [(n_outputs,), *[()] * (n_outputs == 1)]
     y = real_array("outcome", outcome, *shapes).reshape(n_outputs)
     require_finite("outcome", y)
     return y
@@ -237,11 +244,8 @@ def half_life_of(value: Any) -> HalfLife | None:
     if not isinstance(value, str):
         return HalfLife(finite_number("half_life", value, low=1.0), 1.0)
     stated = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)", value)
-    length = (
-        0.0
-        if stated is None
-        else float(stated[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}[stated[2]]
-    )
+    seconds = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+    length = 0.0 if stated is None else float(stated[1]) * seconds[stated[2]]
     if not length:
         raise InvalidInput(
             f'half_life must be a number of rounds, or a time such as "90s", "30min", "2h" or "7d", but got {value!r}.'
@@ -251,15 +255,6 @@ def half_life_of(value: Any) -> HalfLife | None:
 
 def shown_half_life(value: float | str | None) -> str:
     """For a model's `repr`."""
-    return (
-        ""
-        if value is None
-        else f", half_life={value:g}"
-        if isinstance(value, float)
-        else f", half_life={value!r}"
-    )
-
-
-def factor(name: str, value: Any) -> float:
-    """A number that multiplies, at least 0."""
-    return finite_number(name, value, low=0.0)
+    if value is None:
+        return ""
+    return f", half_life={value:g}" if isinstance(value, float) else f", half_life={value!r}"

@@ -12,8 +12,6 @@ import numpy as np
 from tightrope.models.model import Ids
 from tightrope.validation import Array
 
-__all__ = ["Network", "StackedNetworks", "network", "set_weights", "weight_count"]
-
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "identity": lambda z: z,
     "relu": lambda z: np.maximum(z, 0.0),
@@ -23,10 +21,10 @@ _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 class Network(NamedTuple):
-    """Weights and biases by layer, what stands between the layers and behind the last."""
+    """All weights, then all biases, in one row; how wide the layers are, what stands between them and behind the last."""
 
-    weights: tuple[Array, ...]
-    biases: tuple[Array, ...]
+    flat: Array
+    layers: tuple[int, ...]
     between: str
     behind: str
 
@@ -39,7 +37,8 @@ def network(estimator: Any) -> Network | None:
     behind = estimator.out_activation_
     if behind not in _ACTIVATIONS or weights[-1].shape[1] != 1:
         return None
-    return Network(tuple(weights), tuple(estimator.intercepts_), estimator.activation, behind)
+    flat = np.concatenate([part.ravel() for part in (*weights, *estimator.intercepts_)])
+    return Network(flat, _layers(estimator), estimator.activation, behind)
 
 
 def weight_count(layers: Sequence[int]) -> int:
@@ -51,72 +50,44 @@ def weight_count(layers: Sequence[int]) -> int:
     return sum((a + 1) * b for a, b in pairwise(layers))
 
 
-def _flat(one: Network) -> Array:
-    """All weights, then all biases."""
-    return np.concatenate([part.ravel() for part in (*one.weights, *one.biases)])
-
-
-def _parted(flat: Array, layers: Sequence[int]) -> tuple[list[Array], list[Array]]:
-    """Weights and biases by layer."""
-    shapes: list[tuple[int, ...]] = [*pairwise(layers), *((b,) for b in layers[1:])]
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    parts = [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes)]
-    return parts[: len(layers) - 1], parts[len(layers) - 1 :]
-
-
 def set_weights(estimator: Any, flat: Array) -> None:
     """Give a multi-layer perceptron of scikit-learn other weights."""
-    layers = [*(one.shape[0] for one in estimator.coefs_), estimator.coefs_[-1].shape[1]]
-    for own, given in zip((estimator.coefs_, estimator.intercepts_), _parted(flat, layers)):
+    for own, given in zip((estimator.coefs_, estimator.intercepts_), _parted(flat, _layers(estimator))):
         for mine, one in zip(own, given):
             mine[...] = one
 
 
+def _layers(estimator: Any) -> tuple[int, ...]:
+    return *(one.shape[0] for one in estimator.coefs_), estimator.coefs_[-1].shape[1]
+
+
+def _parted(flat: Array, layers: Sequence[int]) -> tuple[list[Array], list[Array]]:
+    """Weights and biases by layer, of one row or of several."""
+    shapes: list[tuple[int, ...]] = [*pairwise(layers), *((b,) for b in layers[1:])]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    split = np.split(flat, ends[:-1], axis=-1)
+    parts = [part.reshape(*flat.shape[:-1], *shape) for part, shape in zip(split, shapes)]
+    return parts[: len(layers) - 1], parts[len(layers) - 1 :]
+
+
 class StackedNetworks:
-    """Networks by member, group and output, (M, G, n_outputs) in all; a number in the place of one is what it always says."""
+    """Networks by member, group and output, (M, G, n_outputs) in all, a row of `flat` for each.
 
-    def __init__(self, networks: Sequence[Any], members: int, outputs: int) -> None:
+    A row that is a number and then NaN is that number whatever is asked.
+    """
+
+    def __init__(
+        self, flat: Array, layers: Sequence[int], between: str, behind: str, members: int, outputs: int
+    ) -> None:
+        self.flat, self.between, self.behind = flat, between, behind
         self.members, self.outputs = members, outputs
-        self.groups = len(networks) // (members * outputs)
-        shape = members, self.groups, outputs
-        model: Network = next(one for one in networks if not isinstance(one, float))
-        self.between, self.behind = model.between, model.behind
-        self.constant = np.array([one if isinstance(one, float) else np.nan for one in networks]).reshape(
-            shape
-        )
+        shape = members, len(flat) // (members * outputs), outputs
+        constant = np.isnan(flat[:, -1])
+        self.constant = np.where(constant, flat[:, 0], np.nan).reshape(shape)
+        weights, biases = _parted(np.where(constant[:, None], 0.0, flat), layers)
         # Layers by group, so that the rows of a group meet all its networks in one product: (G, M · n_outputs, …).
-        self.weights, self.biases = [], []
-        for layer in range(len(model.weights)):
-            W = np.zeros((len(networks), *model.weights[layer].shape))
-            b = np.zeros((len(networks), 1, model.weights[layer].shape[1]))
-            for i, one in enumerate(networks):
-                if not isinstance(one, float):
-                    W[i], b[i, 0] = one.weights[layer], one.biases[layer]
-            self.weights.append(_by_group(W, shape))
-            self.biases.append(_by_group(b, shape))
-
-        # One row for each; of a constant the number, and then nothing.
-        width = _flat(model).size
-        self.flat = np.full((len(networks), width), np.nan)
-        for row, one in zip(self.flat, networks):
-            if isinstance(one, float):
-                row[0] = one
-            else:
-                row[:] = _flat(one)
-
-    @classmethod
-    def of(
-        cls, flat: Array, layers: Sequence[int], between: str, members: int, outputs: int
-    ) -> StackedNetworks:
-        """The same from its rows."""
-        networks: list[Any] = []
-        for row in flat:
-            weights, biases = _parted(row, layers)
-            constant = np.isnan(row[-1])
-            networks.append(
-                float(row[0]) if constant else Network(tuple(weights), tuple(biases), between, "identity")
-            )
-        return cls(networks, members, outputs)
+        self.weights = [_by_group(W, shape) for W in weights]
+        self.biases = [_by_group(b[:, None, :], shape) for b in biases]
 
     def predict(self, rows: Array, groups: Ids) -> Array:
         """What each member expects of each row, asked of the networks of the row's group: (M, n, n_outputs)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,20 +38,9 @@ class KeptOutcomes:
 
     A fit is made of a sample that `choose` picks from what is here. What comes later waits, and nothing that the fit in force was
     made of is dropped, so that it can be made again from the arrays at any time. `take_up` puts the chosen sample in force and
-    forgets the rest.
+    forgets the rest. A sample has `limit` outcomes; `rule` says which stay when there are more: the newest ("recent"), an even
+    sample of all that ever came ("reservoir", drawn by `seed`), or half and half ("both").
 
-    Parameters
-    ----------
-    n_features, n_outputs : int
-    limit : int
-        Outcomes in a sample. Beside it the memory holds those that have come since.
-    rule : {"both", "recent", "reservoir"}
-        Which stay when there are more: the newest, an even sample of all that ever came, or half and half.
-    seed : int
-        Of the even sample.
-
-    Examples
-    --------
     >>> kept = KeptOutcomes(1, 1, limit=4, rule="recent", seed=0)
     >>> for i in range(6):
     ...     kept.add([float(i)], 0, 1.0, number=i + 1, time=i + 1.0)
@@ -81,13 +70,7 @@ class KeptOutcomes:
         return int(self.used[0])
 
     def add(
-        self,
-        features: Any,
-        action: int,
-        outcome: Any,
-        number: int,
-        time: float,
-        decision: int = NO_DECISION,
+        self, features: Any, action: int, outcome: Any, number: int, time: float, decision: int = NO_DECISION
     ) -> None:
         """One more outcome, of a decision by its number; numbers and times of outcomes only rise."""
         i = len(self)
@@ -153,12 +136,7 @@ class KeptOutcomes:
             larger[:n] = array[:n]
 
     def _keep(self, stays: NDArray[np.bool_]) -> None:
-        """Only these rows; the others become zeros."""
-        n, left = len(self), int(stays.sum())
-        for array in self._rows.values():
-            array[:left] = array[:n][stays]
-            array[left:n] = 0
-        self.used[0] = left
+        self.used[0] = keep_rows(self._rows.values(), np.flatnonzero(stays), len(self))
 
     def _sample(self, which: np.int8) -> Sample:
         picked = self._rows["samples"][: len(self)] & which != 0
@@ -175,6 +153,15 @@ class KeptOutcomes:
         bootstrap.priorities(self.seed, older, drawn)
         picked = np.sort(np.argsort(-drawn, kind="stable")[: limit - newest])
         return np.concatenate([picked, np.arange(n - newest, n)])
+
+
+def keep_rows(arrays: Iterable[NDArray[Any]], which: Ids, n: int) -> int:
+    """Move these of the first n rows to the front of each array, and put zeros in the place of the others; how many are left."""
+    left = len(which)
+    for array in arrays:
+        array[:left] = array[which]
+        array[left:n] = 0
+    return left
 
 
 def bootstrap_weights(seed: int, numbers: Ids, worth: Array, members: int) -> Array:

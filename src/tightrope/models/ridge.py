@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tightrope.models.model import register, shown_sizes, size
+from tightrope.models.model import register
 from tightrope.models.ridge_regression import RidgeRegression, require_rows_in_ball
 from tightrope.validation import Array, real_array
 
@@ -52,34 +52,11 @@ class Ridge(RidgeRegression):
         n_outputs: int = 1,
         half_life: float | str | None = None,
     ) -> None:
-        self._set(bonus, m, ridge, n_outputs, half_life)
-        if self._take_sizes(n_features=size("n_features", n_features, low=1)):
-            self._start(1)
-
-    @property
-    def sigma(self) -> Array:
-        """Σ = λI + Σ φφᵀ, (d, d), a copy."""
-        return np.asarray(self._blocks()[0][0])
-
-    @property
-    def sigma_inverse(self) -> Array:
-        """Σ⁻¹ as it is used, (d, d), a copy."""
-        return np.asarray(self._blocks()[1][0])
-
-    @property
-    def theta(self) -> Array:
-        """θ̂, (d,), or (n_outputs, d)."""
-        theta: Array = self.Theta[0, 0] if self.n_outputs == 1 else self.Theta[0]
-        return theta.copy()
-
-    def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
-        """Take in one outcome (a number, or n_outputs of them) seen at `features` (d,); the action does not matter."""
-        self._learn(0, features, outcome)
+        self._begin(bonus, m, ridge, n_outputs, half_life, n_features=n_features)
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
         """⟨θ̂, φ⟩ for rows (J, d): (J,), or (J, n_outputs)."""
-        means: Array = self._rows(features) @ self.Theta[0].T
-        return means.reshape(-1) if self.n_outputs == 1 else means
+        return self._shaped(self._rows(features) @ self.Theta[0].T)
 
     def widths(self, features: Any = None, actions: Any = None) -> Array:
         """‖φ‖_{Σ⁻¹} for rows (J, d), without the radius."""
@@ -97,6 +74,3 @@ class Ridge(RidgeRegression):
         rows = real_array("features", features, (None, self.n_features))
         require_rows_in_ball("features", rows)
         return rows
-
-    def __repr__(self) -> str:
-        return f"Ridge({shown_sizes(self.n_features)}{self._shown()})"

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.kernels import forgetting
+from tightrope.models.blocks import block_widths, drawn_parameters, faded
 from tightrope.models.hooks import dimension
 from tightrope.models.model import (
-    HalfLife,
     Ids,
     Model,
     checked_outcome,
-    factor,
-    half_life_of,
+    known_action,
     shown_half_life,
+    shown_sizes,
+    size,
 )
 from tightrope.models.standardised import standardised_like
 from tightrope.validation import NORM_LIMIT, Array, finite_number, real_array, require_unit_rows, whole_number
@@ -33,7 +34,6 @@ class RidgeRegression(Model):
     # By the plain path where it forgets.
     compiled: str | None = "ridge"
     unit_features: ClassVar[bool] = True
-    half_life: float | str | None
 
     bonus: float
     m: float
@@ -46,28 +46,45 @@ class RidgeRegression(Model):
     Theta: Array
     wear: Array
     ages: Array
-    _fades: HalfLife | None
 
-    def _set(self, bonus: Any, m: Any, ridge: Any, n_outputs: Any, half_life: Any) -> None:
+    def _begin(
+        self, bonus: Any, m: Any, ridge: Any, n_outputs: Any, half_life: Any, **sizes: int | None
+    ) -> None:
         self.n_outputs = whole_number("n_outputs", n_outputs)
-        self.bonus = factor("bonus", bonus)
-        self.m = factor("m", m)
+        self.bonus = finite_number("bonus", bonus, low=0.0)
+        self.m = finite_number("m", m, low=0.0)
         self.ridge = finite_number("ridge", ridge, low=SMALLEST_RIDGE)
-        self._fades = half_life_of(half_life)
-        self.half_life = half_life if self._fades is None or not self._fades.tick else self._fades.length
+        self._take_half_life(half_life)
         if self._fades is not None:
             self.compiled = None
-
-    def _start(self, blocks: int) -> None:
-        p = self.n_features
+        if not self._take_sizes(**{name: size(name, one, low=1) for name, one in sizes.items()}):
+            return
+        p, blocks = self.n_features, self.n_actions or 1
         self.flat = kernels.new_ridge(blocks, p, self.n_outputs)
         views = kernels.ridge_views(self.flat)
         self.stat, self.Theta, self.Sigma_inv, self.Sigma, self.B, self.wear = views
         self.stat[:] = 0.0, self.bonus, self.m, self.ridge, dimension(self)
         self.Sigma[:] = self.ridge * np.eye(p)
         self.Sigma_inv[:] = np.eye(p) / self.ridge
-        if self._fades is not None:
-            self.ages = forgetting.new_ages(*self._fades, blocks, p)
+        self.ages = np.empty(0) if self._fades is None else forgetting.new_ages(*self._fades, blocks, p)
+
+    @property
+    def sigma(self) -> Array:
+        """Σ = λI + Σ φφᵀ, (d, d), or its blocks by action, (J, p, p); a copy."""
+        blocks: Array = self.Sigma / self._faded_blocks()
+        return blocks if self.n_actions is not None else blocks[0]
+
+    @property
+    def sigma_inverse(self) -> Array:
+        """Σ⁻¹ as it is used, (d, d), or its blocks by action, (J, p, p); a copy."""
+        blocks: Array = self.Sigma_inv * self._faded_blocks()
+        return blocks if self.n_actions is not None else blocks[0]
+
+    @property
+    def theta(self) -> Array:
+        """θ̂, (d,) or (n_outputs, d); by action (J, p) or (J, n_outputs, p)."""
+        theta: Array = self.Theta[:, 0] if self.n_outputs == 1 else self.Theta
+        return (theta if self.n_actions is not None else theta[0]).copy()
 
     @property
     def n_learnt(self) -> int:
@@ -80,10 +97,8 @@ class RidgeRegression(Model):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies."""
-        names = ("stat", "Sigma", "Sigma_inv", "B", "Theta", "wear")
-        return {
-            name: getattr(self, name) for name in (*names, *(("ages",) if self.half_life is not None else ()))
-        }
+        names = ("stat", "Sigma", "Sigma_inv", "B", "Theta", "wear", "ages")
+        return {name: getattr(self, name) for name in names if name != "ages" or self.half_life is not None}
 
     def grow(self, n_actions: int) -> None:
         """Know so many actions; the radius becomes that of all their dimensions, and those that are new are born now."""
@@ -152,7 +167,9 @@ class RidgeRegression(Model):
                 least = np.fmax(least, (along - root_beta * widths) / norms)
         return least
 
-    def _learn(self, block: int, features: Any, outcome: Any) -> None:
+    def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
+        """Take in one outcome (a number, or n_outputs of them) at `features`, of `action` where actions are told apart."""
+        block = 0 if self.n_actions is None else known_action(action, self.n_actions)
         x = real_array("features", features, (self.n_features,))
         require_rows_in_ball("features", x[None, :])
         y = checked_outcome(outcome, self.n_outputs)
@@ -190,37 +207,21 @@ class RidgeRegression(Model):
         rate = self.ages[forgetting.RATE]
         return math.expm1(-rate * n) / math.expm1(-rate)
 
-    def _faded(self, blocks: Ids) -> Array | float:
-        """w of blocks: by how much all that they have learnt has faded since they were last computed afresh."""
-        if self.half_life is None:
-            return 1.0
-        born = self.ages[forgetting.BORN :][blocks]
-        return np.asarray(np.exp(self.ages[forgetting.RATE] * (self.ages[forgetting.TIME] - born)))
-
-    def _blocks(self) -> tuple[Array, Array]:
-        """Σ and Σ⁻¹ of all blocks, copies."""
-        w = self._faded(np.arange(len(self.Sigma)))
-        w = w if isinstance(w, float) else w[:, None, None]
-        return self.Sigma / w, self.Sigma_inv * w
-
-    def _shown(self) -> str:
-        return f"bonus={self.bonus:g}, m={self.m:g}, ridge={self.ridge:g}{shown_half_life(self.half_life)}"
+    def _faded_blocks(self) -> Array | float:
+        w = faded(self.ages, np.arange(len(self.Sigma)))
+        return w if isinstance(w, float) else w[:, None, None]
 
     def _widths(self, rows: Array, blocks: Ids) -> Array:
-        widths = np.empty(len(rows))
-        scratch = np.empty(kernels.scratch_size(self.n_features))
-        kernels.ridge_widths(self.flat, rows.reshape(-1), 0, False, blocks, scratch, 0, widths, 0, 1)
-        if self.half_life is None:
-            return widths
-        most = np.sqrt(np.einsum("np,np->n", rows, rows) / self.ridge)
-        return np.asarray(np.minimum(widths * np.sqrt(self._faded(blocks)), most))
+        return block_widths(self.flat, rows, blocks, self.ridge, self.ages)
 
     def _sampled_theta(self, block: int, scale: float, normals: Callable[[int, int], Array]) -> Array:
-        # Σ = LLᵀ, so L⁻ᵀz has covariance Σ⁻¹.
-        p = self.n_features
-        L = np.linalg.cholesky(self.Sigma[block] / self._faded(np.array([block])))
-        theta: Array = self.Theta[block, 0] + scale * np.linalg.solve(L.T, normals(p, block * p))
-        return theta
+        p, Sigma = self.n_features, self.Sigma[block] / faded(self.ages, np.array([block]))
+        return drawn_parameters(Sigma, self.Theta[block, 0], scale, normals(p, block * p))
+
+    def __repr__(self) -> str:
+        sizes, forgets = shown_sizes(self.n_actions, self.n_features), shown_half_life(self.half_life)
+        settings = f"bonus={self.bonus:g}, m={self.m:g}, ridge={self.ridge:g}"
+        return f"{type(self).__name__}({sizes}{settings}{forgets})"
 
 
 def require_rows_in_ball(name: str, rows: Array) -> None:

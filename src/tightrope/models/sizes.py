@@ -103,9 +103,10 @@ def sized(made: Any, sizes: Sizes, **settings: Any) -> Model:
     return found
 
 
-def shared_or_each(sizes: Sizes) -> dict[str, int | None]:
-    """Parameters that all actions share where each has its own features, else some for each action."""
-    return {"n_actions": None if sizes.per_action else sizes.n_actions, "n_features": sizes.n_features}
+def shared_or_each(made: Callable[..., Any], /, sizes: Sizes, **settings: Any) -> Any:
+    """`sized` of a class that shares its parameters between actions which have features of their own, else has some for each."""
+    known = {"n_actions": None if sizes.per_action else sizes.n_actions, "n_features": sizes.n_features}
+    return made(**known | settings)
 
 
 def model_class(kind: str, sizes: Sizes, *where: Any) -> Any:

@@ -12,20 +12,8 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, standardised
 from tightrope.models import hooks
 from tightrope.models.blocks import BlockModel
-from tightrope.models.model import (
-    Ids,
-    Model,
-    checked_outcome,
-    half_life_of,
-    known_action,
-    register,
-    shown_half_life,
-)
-from tightrope.validation import (
-    Array,
-    finite_array,
-    whole_number,
-)
+from tightrope.models.model import Ids, Model, checked_outcome, known_action, register, shown_half_life
+from tightrope.validation import Array, finite_array, whole_number
 from tightrope.words import Text
 
 
@@ -78,8 +66,8 @@ class Standardised(BlockModel):
         given = finite_array("prior", np.asarray(prior, dtype=float), (), (M,))
         if (given < 0.0).any():
             raise InvalidInput(f"prior must be at least 0, but got {given.min():g}.")
-        fades = half_life_of(half_life)
-        self.half_life = half_life if fades is None or not fades.tick else fades.length
+        self._take_half_life(half_life)
+        fades = self._fades
         self.prior: Any = float(given) if given.ndim == 0 else given.tolist()
         if not known:
             return
@@ -107,12 +95,8 @@ class Standardised(BlockModel):
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Take in one outcome (a number, or n_outputs of them) at `features` (p,)."""
         block = 0 if self.n_actions is None else known_action(action, self.n_actions)
-        x = self._rows(features if self.n_features else np.empty(0), 1)
+        x = self._rows(features, 1).reshape(-1)
         y = checked_outcome(outcome, self.n_outputs)
-        self.learn_row(block, x.reshape(-1), y)
-
-    def learn_row(self, block: int, x: Array, y: Array) -> None:
-        """`learn` without a look at what is given."""
         room = np.empty(2 * len(x) + 5 + 2 * self.n_outputs)
         if standardised.learn_costs(block, x, y, self.flat, self.spread, room):
             self.refresh(block)
@@ -120,11 +104,6 @@ class Standardised(BlockModel):
     def refresh(self, block: int) -> None:
         """Σ⁻¹ and θ̂ of a block afresh from their sums, as compiled code asks for from time to time."""
         standardised.refresh(self.flat, self.spread, block, np.empty(2 * (self.n_features + 1) ** 2))
-
-    def elapse(self, time: float) -> None:
-        """So much time goes by."""
-        if self.half_life is not None:
-            self.spread[standardised.ages_at(self.spread) + forgetting.TIME] += time
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
         """The expected outcome of each row, (n,) or (n, n_outputs)."""

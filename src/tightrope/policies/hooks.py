@@ -162,6 +162,17 @@ def traits_of(player: Any) -> Traits:
 P = TypeVar("P", bound=Watched)
 
 
+def learnt_by(old: PolicyHooks, reward: Model | None, cost: Model | None) -> Arrays:
+    """The arrays of the models of a policy, by their names in its state, grown to as many actions as these models know."""
+    found: Arrays = {}
+    for part, model, own in (("reward", old.reward_model(), reward), ("cost", old.cost_model(), cost)):
+        if model is not None and own is not None:
+            if own.n_actions is not None:
+                model.grow(own.n_actions)
+            found |= {f"{part}/{name}": array for name, array in model.arrays().items()}
+    return found
+
+
 def restored(made: Callable[..., P], settings: dict[str, Any], arrays: Arrays) -> P:
     """The policy that gave `settings` and `state`."""
     policy = made(**arguments_in(settings))

@@ -19,11 +19,11 @@ from tightrope.errors import InvalidInput
 from tightrope.ledger.totals import Totals
 from tightrope.models import Model, hooks
 from tightrope.models.background import BackgroundWork
-from tightrope.models.model import NO_DECISION
+from tightrope.models.model import NO_DECISION, make_room
 from tightrope.offer import Offer, OfferReader, rounds_given, rows_for_each
 from tightrope.policies.choices import Choice, one_hot
 from tightrope.policies.decision import NOBODY, Decision, Explanation, Labels, Quote, Sampling
-from tightrope.policies.hooks import PolicyHooks, received, restored
+from tightrope.policies.hooks import PolicyHooks, learnt_by, received, restored
 from tightrope.policies.notebook import policy_page
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.plain_values import as_float
@@ -519,7 +519,7 @@ class Policy:
         self._pending.set_groups(settings["pending_groups"])
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
-        """Go on where `old` stands, a policy of the same kind and size under another configuration.
+        """Go on where `old` stands, a policy of the same kind under another configuration, which may know more actions.
 
         `same_costs` says that costs seen before acting are what they were, so that what was measured on them still holds. Costs
         seen after acting have grown by `shifts`, (K_after,), since limits have changed; None: by nothing.
@@ -530,7 +530,7 @@ class Policy:
             )
         if self._sees_costs and not same_costs:
             raise InvalidInput(f"costs that are seen before acting can't change under a {self.kind} policy.")
-        then = old.hooks.state()
+        then = {**old.hooks.state(), **learnt_by(old.hooks, self._reward, self._cost)}
         self._make_room(then)
         for name, array in then.items():
             mine = self._all_arrays().get(name)
@@ -680,7 +680,7 @@ class Policy:
         for part, model in (("reward/", self._reward), ("cost/", self._cost)):
             given = {name.removeprefix(part): one for name, one in arrays.items() if name.startswith(part)}
             if model is not None and given.keys() >= model.arrays().keys():
-                hooks.make_room(model, given)
+                make_room(model, given)
 
     def _all_arrays(self) -> Arrays:
         found: Arrays = {**self._ledger.arrays(), **self._arrays()}

@@ -20,6 +20,7 @@ from tightrope.offer import Offer, OfferReader
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.constraints import read_constraints, unit_ranges
 from tightrope.policies.decision import NOBODY, Decision, Labels, Quote
+from tightrope.policies.hooks import learnt_by
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.pessimistic_optimistic import concerns, estimates
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
@@ -427,7 +428,7 @@ class PessimisticOptimistic(Constrained):
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         assert isinstance(old, PessimisticOptimistic)
-        now, arrays = old.hooks.state(), self._state()
+        now, arrays = {**old.hooks.state(), **learnt_by(old.hooks, self._reward, self._cost)}, self._state()
         kept = ("reward/", "cost/", "pending/", "made")
         measured = same_costs and self._meter is not None and old._meter is not None
         arrays = {

@@ -18,6 +18,7 @@ from tightrope.offer import Offer, OfferReader
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.constraints import finite_ranges, read_constraints
 from tightrope.policies.decision import NOBODY, Decision, Labels, Quote, Sampling
+from tightrope.policies.hooks import learnt_by
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
@@ -501,7 +502,7 @@ class ShadowPrice(Constrained):
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         assert isinstance(old, ShadowPrice)
         then = old.hooks
-        now, fresh = then.state(), self._state()
+        now, fresh = {**then.state(), **learnt_by(then, self._reward, self._cost)}, self._state()
         mine = self._input.constraints
         theirs = then.labels.constraints or tuple(map(str, range(then.n_constraints)))
         same = same_costs and mine == theirs
