@@ -159,7 +159,7 @@ def test_its_deviations_are_those_of_weighted_errors():
     twin, total, weight = tr.Standardised(3, 3, half_life=HALF_LIFE), 0.0, 0.0
     for i in range(len(rows)):
         g = int(actions[i])
-        twin.hooks.elapse(waits[i])
+        twin.elapse(waits[i])
         fade = 2.0 ** (-(1.0 + waits[i]) / HALF_LIFE)
         total, weight = fade * total, fade * weight
         if i:
@@ -284,7 +284,7 @@ def test_told_a_second_with_every_outcome_it_is_one_that_counts_rounds(make):
     np.testing.assert_allclose(by_time.means(*offered), by_rounds.means(*offered), rtol=1e-3)
     np.testing.assert_allclose(by_time.deviations(*offered), by_rounds.deviations(*offered), rtol=1e-2)
     before = by_time.deviations(*offered)
-    by_time.hooks.elapse(3600.0)
+    by_time.elapse(3600.0)
     assert (by_time.deviations(*offered) > 1.05 * before).all()
 
 
@@ -299,7 +299,7 @@ def test_a_policy_tells_only_those_that_count_seconds():
         reward=tr.Ridge(3, half_life="30min"), cost=tr.Ridge(3, half_life=100.0), constraints=1
     )
     assert policy.hooks.counts_seconds
-    assert not tr.ShadowPrice(reward=tr.Ridge(3, half_life=100.0)).counts_seconds
+    assert not tr.ShadowPrice(reward=tr.Ridge(3, half_life=100.0)).hooks.counts_seconds
     ages = [model.spread[-forgetting.ages_size(1) :] for model in (policy._reward, policy._cost)]
     policy.hooks.elapse(90.0)
     assert [one[forgetting.TIME] for one in ages] == [90.0, 0.0]

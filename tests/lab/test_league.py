@@ -381,7 +381,7 @@ def test_a_policy_that_fails_is_named():
             return super().decide(**offer)
 
         def copy(self, seed=None):
-            return Late(self.n_actions, seed=seed)
+            return Late(self.hooks.n_actions, seed=seed)
 
     with pytest.raises(tr.TightropeError, match="Late failed on bandit-slack: ZeroDivisionError"):
         compare([own_entry(Late, "Late")], ["bandit-slack"], rounds=300, replications=1, workers=1)

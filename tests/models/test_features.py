@@ -241,7 +241,7 @@ def test_a_half_life_is_passed_on():
         for one in (early, late):
             one.learn(row, y)
             if i == 30:
-                one.hooks.elapse(25.0)
+                one.elapse(25.0)
     # By then both were fitted, to other rows: how much outcomes count is the same.
     assert early._model.spread[3] == pytest.approx(late._model.spread[3])
 

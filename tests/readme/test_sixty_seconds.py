@@ -125,10 +125,12 @@ def test_with_guard_no_total_rises_above_zero_where_every_round_offers_an_action
     above = [highest(False, seed) > 0 for seed in seeds]
     assert sum(above[::2]) >= 3, "without the guard small costs add up to more than zero"
     assert sum(above[1::2]) >= 3, "and so do large ones"
-    assert list(tr.ShadowPrice(reward=tr.ArmMeans(4), constraints=3, guard=True).guarantees()) == [
+    assert list(tr.ShadowPrice(reward=tr.ArmMeans(4), constraints=3, guard=True).hooks.guarantees()) == [
         "totals at or below zero in every round"
     ]
-    assert tr.ShadowPrice(reward=tr.ArmMeans(4), constraints=3).guarantees() == {}, "nothing else is proved"
+    assert tr.ShadowPrice(reward=tr.ArmMeans(4), constraints=3).hooks.guarantees() == {}, (
+        "nothing else is proved"
+    )
 
 
 @claim("The policy tries an action as often as that action might be the best one")

@@ -146,23 +146,23 @@ class ProvableShadowPrice(Policy):
 
     def _state(self) -> Arrays:
         """With the remembered rounds, row by row."""
-        return {**Policy._state(self), **_packed(self._rounds, self._reward.n_features, self._n_constraints)}
+        return {**super()._state(), **_packed(self._rounds, self._reward.n_features, self._n_constraints)}
 
     def _load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`."""
         rounds = list(_unpacked(arrays, self._reward, self._n_constraints))
-        Policy._load(self, arrays)
+        super()._load(arrays)
         self._rounds = rounds
 
     def _forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop what is kept of these decisions, the remembered rounds too."""
-        Policy._forget_inputs(self, numbers)
+        super()._forget_inputs(numbers)
         wanted = {*numbers}
         self._rounds = [one for one in self._rounds if one.decision not in wanted]
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands, with what it remembers."""
-        Policy._resume(self, old, same_costs=same_costs, shifts=shifts)
+        super()._resume(old, same_costs=same_costs, shifts=shifts)
         if isinstance(old, ProvableShadowPrice):
             self._rounds = old._rounds[: self.memory]
 

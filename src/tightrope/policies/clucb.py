@@ -101,15 +101,11 @@ class CLUCB(Policy):
 
     def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """φ of an optimistic round; a conservative one teaches nothing."""
-        return (
-            (None, None)
-            if self._is_conservative(offer, choice)
-            else Policy._kept_features(self, offer, choice)
-        )
+        return (None, None) if self._is_conservative(offer, choice) else super()._kept_features(offer, choice)
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
         if pending[2] is not None or not self._reward.n_features:
-            Policy._learn_reward(self, pending, reward)
+            super()._learn_reward(pending, reward)
 
     def _arrays(self) -> Arrays:
         return {"z": self._z, "sums": self._sums}

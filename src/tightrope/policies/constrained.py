@@ -196,7 +196,7 @@ class Constrained(Policy):
 
     def _model_classes(self) -> list[Any]:
         waiting = [MODELS.find(one.kind) for one in self._asked.values() if isinstance(one, Unsized)]
-        return [*Policy._model_classes(self), *waiting]
+        return [*super()._model_classes(), *waiting]
 
     def _context_as_data(self) -> Any:
         return (

@@ -73,7 +73,7 @@ class LagrangianThompson(PricedThompson):
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
         """The queues grow by the cost of the choice and the margin."""
-        PricedThompson._chosen(self, offer, choice)
+        super()._chosen(offer, choice)
         units = self._units()
         margin = self.margin * units.m * units.noise / math.sqrt(self._pending.made + 1)
         self._queue[...] = np.maximum(0.0, self._queue + choice.note.costs[choice.row] + margin)
@@ -81,11 +81,11 @@ class LagrangianThompson(PricedThompson):
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
         """Put what was seen in the place of what was expected, in the queues too."""
         expected = self._expected.copy()
-        PricedThompson._learn_costs(self, pending, costs)
+        super()._learn_costs(pending, costs)
         self._queue += self._expected - expected
 
     def _arrays(self) -> Arrays:
-        return {**PricedThompson._arrays(self), "queue": self._queue}
+        return {**super()._arrays(), "queue": self._queue}
 
     def __repr__(self) -> str:
         cost = "" if self._cost is None else f", cost={self._cost!r}"

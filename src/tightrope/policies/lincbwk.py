@@ -142,7 +142,7 @@ class LinCBwK(Policy):
         v = self._account.scaled(usage)
         if pending[1] != self.noop:
             self._account.settle(usage)
-            Policy._learn_costs(self, pending, v)
+            super()._learn_costs(pending, v)
         g = v - self._account.rate
         self._log_u += np.where(g > 0.0, g * math.log1p(self._step), -g * math.log1p(-self._step))
 

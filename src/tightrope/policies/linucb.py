@@ -45,7 +45,7 @@ class LinUCB(PessimisticOptimistic):
 
     def _settings(self) -> dict[str, Any]:
         kept = ("reward", "context", "horizon", "owner", "pending_groups")
-        return {name: value for name, value in PessimisticOptimistic._settings(self).items() if name in kept}
+        return {name: value for name, value in super()._settings().items() if name in kept}
 
     def __repr__(self) -> str:
         horizon = self._settings()["horizon"]

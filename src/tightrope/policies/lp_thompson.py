@@ -117,7 +117,7 @@ class LPThompson(PricedThompson):
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Count and remember the round, and solve for prices where it is time."""
-        PricedThompson._chosen(self, offer, choice)
+        super()._chosen(offer, choice)
         t = self._pending.made + 1
         self._remember(t, Remembered(offer.ids, offer.phi, offer.psi, offer.W))
         if t >= self._next[0]:
@@ -125,25 +125,25 @@ class LPThompson(PricedThompson):
             self._price[...] = self._solved(t)
 
     def _arrays(self) -> Arrays:
-        return {**PricedThompson._arrays(self), "price": self._price, "next": self._next}
+        return {**super()._arrays(), "price": self._price, "next": self._next}
 
     def _state(self) -> Arrays:
         rounds = {f"memory/{name}": array for name, array in self._rounds.arrays()[0].items()}
-        return {**Policy._state(self), **rounds}
+        return {**super()._state(), **rounds}
 
     def _load(self, arrays: Arrays) -> None:
         part = "memory/"
         own = {name.removeprefix(part): one for name, one in arrays.items() if name.startswith(part)}
         rounds, _ = RoundMemory.restore(own)
-        Policy._load(self, arrays)
+        super()._load(arrays)
         self._rounds = rounds
 
     def _forget_inputs(self, numbers: Collection[int]) -> None:
-        PricedThompson._forget_inputs(self, numbers)
+        super()._forget_inputs(numbers)
         self._rounds.forget({*numbers})
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
-        Policy._resume(self, old, same_costs=same_costs, shifts=shifts)
+        super()._resume(old, same_costs=same_costs, shifts=shifts)
         if isinstance(old, LPThompson):
             self._rounds, _ = RoundMemory.restore(old._rounds.arrays()[0])
             self._rounds.shorten(self.memory)

@@ -13,7 +13,6 @@ from tightrope.models import hooks
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, estimates, one_hot
 from tightrope.policies.oracle import mixture_cdf
-from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction
 from tightrope.policies.state_file import Arrays
@@ -108,11 +107,11 @@ class OPLB(OneSafeAction):
         self._basis = choice.note
 
     def _state(self) -> Arrays:
-        return {**Policy._state(self), "basis": self._basis}
+        return {**super()._state(), "basis": self._basis}
 
     def _load(self, arrays: Arrays) -> None:
         self._basis = np.array(arrays["basis"], dtype=np.int8)
-        Policy._load(self, arrays)
+        super()._load(arrays)
 
 
 def best_mixture(u: Array, W: Array, program: MixtureProgram | None = None) -> Array | None:

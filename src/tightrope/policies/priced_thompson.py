@@ -137,13 +137,13 @@ class PricedThompson(Policy):
 
     def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """φ; ψ followed by the costs that were expected."""
-        phi, psi = Policy._kept_features(self, offer, choice)
+        phi, psi = super()._kept_features(offer, choice)
         if self._cost is None:
             return phi, None
         return phi, np.concatenate([[] if psi is None else psi, choice.note.costs[choice.row]])
 
     def _kept_lengths(self) -> tuple[int, int]:
-        n_phi, n_psi = Policy._kept_lengths(self)
+        n_phi, n_psi = super()._kept_lengths()
         return n_phi, n_psi if self._cost is None else n_psi + self._n_constraints
 
     def _learn_costs(self, pending: Pending, costs: Array) -> None:

@@ -324,7 +324,7 @@ class PessimisticOptimistic(Constrained):
             # Of a rule that is not in force nothing is shifted.
             shift = shift.copy()
             shift[self._rule_costs.force(pending[4]).unseen] = 0.0
-        Constrained._learn_costs(self, pending, np.asarray(costs - shift))
+        super()._learn_costs(pending, np.asarray(costs - shift))
         self._ledger.book(costs, self._input.columns)
 
     def _observed_costs(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
@@ -381,7 +381,7 @@ class PessimisticOptimistic(Constrained):
         return found if self._meter is None else [*found, self._meter]
 
     def _forget_inputs(self, numbers: Collection[int]) -> None:
-        Policy._forget_inputs(self, numbers)
+        super()._forget_inputs(numbers)
         if self._meter is not None:
             self._meter.forget({*numbers})
 
@@ -402,7 +402,7 @@ class PessimisticOptimistic(Constrained):
     def _state(self) -> Arrays:
         meter = {} if self._meter is None else self._meter.arrays()
         moved = {"shift": self._shift.copy()} if self._shift.any() else {}
-        return Policy._state(self) | {f"slater/{name}": array for name, array in meter.items()} | moved
+        return super()._state() | {f"slater/{name}": array for name, array in meter.items()} | moved
 
     def _load(self, arrays: Arrays) -> None:
         if self._meter is not None:
@@ -412,12 +412,12 @@ class PessimisticOptimistic(Constrained):
                 if name.startswith("slater/")
             }
             self._meter.load(parts)
-        Policy._load(self, arrays)
+        super()._load(arrays)
         self._set_shift(arrays.get("shift", np.zeros_like(self._shift)))
         self._use_measured()
 
     def _all_arrays(self) -> Arrays:
-        return {"core": kernels.core_views(self._core).saved, **Policy._all_arrays(self)}
+        return {"core": kernels.core_views(self._core).saved, **super()._all_arrays()}
 
     def copy(self, seed: int | None = None) -> PessimisticOptimistic:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""

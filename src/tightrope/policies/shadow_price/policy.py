@@ -316,7 +316,7 @@ class ShadowPrice(Constrained):
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
         self._prices.note_unit(self._reward, reward)
-        Policy._learn_reward(self, pending, reward)
+        super()._learn_reward(pending, reward)
 
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting, in place of what was booked for them."""
@@ -342,7 +342,7 @@ class ShadowPrice(Constrained):
         self._book_nothing()
 
     def _forget_inputs(self, numbers: Collection[int]) -> None:
-        Policy._forget_inputs(self, numbers)
+        super()._forget_inputs(numbers)
         if self._memory.forget({*numbers}):
             self._prices.forgot(self._memory)
             self._set_alarm()
@@ -469,15 +469,15 @@ class ShadowPrice(Constrained):
         }
 
     def _kept_lengths(self) -> tuple[int, int]:
-        phi, psi = Policy._kept_lengths(self)
+        phi, psi = super()._kept_lengths()
         return phi, psi + len(self._columns)
 
     def _state(self) -> Arrays:
-        return Policy._state(self) | self._prices.arrays(self._memory)
+        return super()._state() | self._prices.arrays(self._memory)
 
     def _load(self, arrays: Arrays) -> None:
         memory, solve = loaded_memory(arrays, self._n_constraints)
-        Policy._load(self, arrays)
+        super()._load(arrays)
         self._prices.refits[:] = arrays.get("refits", 0.0)
         self._memory, self._prices.solve, self._fast = memory, solve, None
         self._set_alarm()
@@ -524,7 +524,7 @@ class ShadowPrice(Constrained):
         self._set_alarm()
 
     def _all_arrays(self) -> Arrays:
-        return {"core": self._prices.core, **Policy._all_arrays(self)}
+        return {"core": self._prices.core, **super()._all_arrays()}
 
     def __repr__(self) -> str:
         made = self._shown_models()
