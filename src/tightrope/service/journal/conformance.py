@@ -37,7 +37,8 @@ class JournalSuite:
     """Tests that every storage passes. Inherit it in a test module and define `make`.
 
     `make()` returns a journal that is not open. In one test all are on the same place, which is empty at first; `durable` False:
-    each is a place of its own, gone with the object.
+    each is a place of its own, gone with the object. `make` takes no arguments. If it needs pytest's `tmp_path`, let a
+    fixture of the class with ``autouse=True`` keep that in an attribute.
     """
 
     durable: ClassVar[bool] = True
