@@ -25,9 +25,10 @@ class Prudent(Policy):
         if not bears.any():
             bears = np.arange(len(bears)) == np.argmin(running.max(axis=1))
         means = (self.sums + 1)[offer.ids] / (self.n + 1)[offer.ids]
-        noise = np.random.default_rng((self.seed, self.rounds)).random(len(means))
+        noise = np.array([self._uniform(slot) for slot in range(len(means))])
         values = np.where(bears, means + 0.05 * noise, -np.inf)
-        return Choice(int(np.argmax(values)), means, values)
+        unknown = np.full(len(means), np.nan)  # probabilities of these draws have no closed form
+        return Choice(int(np.argmax(values)), means, values, unknown)
 
     def _learn_reward(self, pending, reward):
         _, action, *_ = pending
