@@ -453,13 +453,13 @@ def erased(folder: Path, scale: float) -> Found:
         for name in SPECS
         for wrong in left(name, folder / f"{name}-{i}", 7 + 5 * i)
     ]
-    whole = Policy.forget_inputs
+    whole = Policy._forget_inputs
     try:
         # The control: what is pending is dropped, and models and rounds are left as they are.
-        Policy.forget_inputs = lambda self, numbers: None  # type: ignore[method-assign]
+        Policy._forget_inputs = lambda self, numbers: None  # type: ignore[method-assign]
         control = left("ensemble", folder / "control", 15)
     finally:
-        Policy.forget_inputs = whole  # type: ignore[method-assign]
+        Policy._forget_inputs = whole  # type: ignore[method-assign]
     return {"kinds": len(SPECS), "lost": lost, "control lost": len(control)}
 
 
