@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tightrope as tr
+from paper_proof import run_of_queues
 from policy_tools import unwatched
 from tightrope import schedules
 from tightrope.schedules import Capped, Power
@@ -204,17 +205,9 @@ class TestExactlySolvedRuns:
 
 @pytest.mark.parametrize("K", [1, 3])
 def test_a_run_of_the_queues_stays_below(K):
-    # A tempting action (reward 1, costs 1) against a safe one (reward 0, costs −δ): deterministic, so a run is the mean.
     delta, n = 0.5, 8000
     V, epsilon = theory.capped_schedules(K=K, delta=delta)
-    Q, spent = np.zeros(K), 0.0
-    totals, queues = np.empty(n), np.empty(n)
-    for t in range(1, n + 1):
-        queues[t - 1] = math.sqrt(Q @ Q)
-        cost = 1.0 if V(t) - Q.sum() >= delta * Q.sum() else -delta
-        Q = np.maximum(0, Q + cost + epsilon(t))
-        spent += cost
-        totals[t - 1] = max(0.0, K * spent)
+    queues, totals = run_of_queues(K, delta, V, epsilon, n)
     tau = np.arange(1, n + 1)
     assert totals.max() > 0
     assert np.all(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from paper_proof import known_costs, paper_route, values
+from paper_proof import known_costs, paper_route, run_of_queues, values
 from tightrope import kernels, schedules
 from tightrope.errors import InvalidInput
 from tightrope.schedules import Power
@@ -278,20 +278,11 @@ class TestDriftLemma:
     ("V", "epsilon"), [(None, None), (Power(1.0, 0.5), Power(6.0, -0.5)), (Power(2.0, 0.3), Power(1.0, -0.4))]
 )
 def test_a_run_of_the_queues_stays_below(K, V, epsilon):
-    # A tempting action (reward 1, costs 1) against a safe one (reward 0, costs −δ): deterministic, so a run is the mean.
     delta = 0.5
     if V is None:
         V, epsilon = known_costs(K, delta)
     n = 8000
-    Q = np.zeros(K)
-    totals, queues = np.empty(n), np.empty(n)
-    spent = 0.0
-    for t in range(1, n + 1):
-        queues[t - 1] = math.sqrt(Q @ Q)
-        cost = 1.0 if V(t) - Q.sum() >= delta * Q.sum() else -delta
-        Q = np.maximum(0, Q + cost + epsilon(t))
-        spent += cost
-        totals[t - 1] = max(0.0, K * spent)
+    queues, totals = run_of_queues(K, delta, V, epsilon, n)
     tau = np.arange(1, n + 1)
     assert queues.max() > 0
     assert np.all(
