@@ -193,7 +193,7 @@ def test_the_optimum_of_100000_contexts_has_a_verified_certificate() -> None:
     assert found.certificate.verified
 
 
-@claim("the theorems' bounds as functions")
+@claim("the theorems' bounds as functions, in tightrope-lab")
 def test_the_theorems_bounds_are_functions() -> None:
     # Theorem 1 at K = 1, δ = 0.5, d = 2: violation is over at a round that can be computed, and regret is finite before it.
     ends = theory.violation_ends(K=1, delta=0.5)
