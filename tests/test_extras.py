@@ -33,7 +33,7 @@ COMMANDS = [
     ("pyarrow", ["sweep", SWEEP, "--out", "{tmp}/sweep"], 1, "pip install 'tightrope[data]'"),
     ("pyarrow", ["tune", SWEEP, "--out", "{tmp}/tune"], 1, "pip install 'tightrope[data]'"),
     ("ray", RAY, 1, "the engine 'ray' needs Ray, which is not installed: pip install 'tightrope[ray]'"),
-    ("pyarrow", ["fit", "{tmp}/log.parquet"], 2, "needs pyarrow, which comes with pip install 'tightrope[data]'"),
+    ("pyarrow", ["fit", "{tmp}/log.parquet"], 2, "needs pyarrow: pip install 'tightrope[data]'"),
     ("sklearn", ["fit", "{tmp}/log.csv", "--model", "boosted-trees"], 2, "pip install 'tightrope[models]'"),
     ("pyarrow", ["calibrate", "hospital", "--source", "{tmp}/log.parquet"], 1, "pip install 'tightrope[data]'"),
     ("sklearn", ["compare", "--scenario", "digits", "--out", "{tmp}/league"], 1, "pip install 'tightrope[data]'"),

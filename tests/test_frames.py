@@ -49,7 +49,7 @@ def test_columns_that_are_not_asked_for_may_be_anything() -> None:
     assert (len(frame), frame.whole("a").tolist()) == (2, [1, 2])
     with pytest.raises(tr.InvalidInput, match=r"frame must have a column 'b'; it has: a, 7$"):
         frame.whole("b")
-    with pytest.raises(tr.InvalidInput, match=r"a table of named columns is needed, .* but got int"):
+    with pytest.raises(tr.InvalidInput, match=r"a table must have named columns .* but got int"):
         Frame(3)
 
 

@@ -57,12 +57,12 @@ GOOD: dict[str, Any] = {
         ),
         (
             {"propensities": [[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]]},
-            r"propensities\[1, 1\] is that of the logged action",
+            r"propensities\[1, 1\] must be above 0",
         ),
         ({"contexts": [0, 1]}, "contexts must have one entry for each of 3 rows, but got 2"),
         ({"contexts": [0, -2, 1]}, r"contexts\[1\] must be 0 or more, but got -2"),
         ({"contexts": [[0.0], [np.nan], [1.0]]}, r"contexts\[1, 0\] must be finite"),
-        ({"groups": [1, 1]}, "groups must be 3 whole numbers or names"),
+        ({"groups": [1, 1]}, "groups must be 3 ids or names"),
         ({"groups": [1, 1, 1]}, "groups must be at least 2, but all rows belong to one"),
     ],
 )
@@ -90,7 +90,9 @@ def test_what_was_used_stands_in_for_costs():
     np.testing.assert_allclose(log.costs, [[0.5, 1 / 6], [-0.5, 0.0], [-0.5, -1 / 3]], atol=1e-12)
     assert log.constraints == rules.names
     for given in ({"constraints": ["x", "y"]}, {"constraints": rules, "costs": log.costs}):
-        with pytest.raises(tr.InvalidInput, match="usage stands in for costs, and needs constraints=Rules"):
+        with pytest.raises(
+            tr.InvalidInput, match="usage takes the place of costs, and needs constraints=Rules"
+        ):
             Log(actions, [1.0, 0.0, 1.0], usage={"minutes": minutes}, propensities=[0.5] * 3, **given)
     with pytest.raises(tr.InvalidInput, match=r"usage\['minutes'\] is missing"):
         rules.logged({}, actions)
@@ -116,7 +118,7 @@ def test_a_log_of_a_frame_in_the_order_of_the_actions():
     assert [log.context_group(i) for i in range(4)] == TABLE["town"]
     assert not log.tells_all
     assert [one.tolist() for one in log.lessons()] == [[0, 1, 2, 3], [0, 1, 0, 1], [1, 0, 0, 1]]
-    with pytest.raises(InvalidInput, match="with which probability each action was drawn: give propensities"):
+    with pytest.raises(InvalidInput, match="propensities are missing"):
         evaluate(log, [0] * 4)
     drawn = Log.from_frame({**TABLE, "p": [0.5] * 4}, columns, probability="p")
     assert evaluate(drawn, ["b"] * 4, "ips").reward.value == 0.5
@@ -144,7 +146,7 @@ def test_rows_of_a_file_that_lack_something_are_left_out(tmp_path):
     assert (log.rewards.tolist(), log.used("m").tolist()) == ([1.0, 0.0], [2.0, 3.0])
     assert (log.frame.path, len(log.frame.sha256)) == (tmp_path / "log.csv", 64)
     with pytest.raises(
-        InvalidInput, match=r"the table has the actions \['1', '2'\], but the spec \['1', '3'\]"
+        InvalidInput, match=r"the table has the actions \['1', '2'\], but the spec has \['1', '3'\]"
     ):
         log.for_actions(["1", "3"])
     with pytest.raises(InvalidInput, match=r"log\.csv: no row has all of arm, won, none"):

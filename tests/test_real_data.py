@@ -381,7 +381,7 @@ LOGGED: dict[str, Any] = {
         ({"actions": [0, 1, 3]}, r"actions\[2\] must be below 3, the number of actions, but got 3"),
         ({"actions": None}, "actions are needed: the models tell actions apart"),
         ({"actions": [0, 1, True]}, r"actions\[2\] must be a whole number"),
-        ({"features": None}, "features are needed by DisjointRidge: 4 numbers a decision"),
+        ({"features": None}, "DisjointRidge needs features: 4 numbers per decision"),
         ({"features": np.eye(4)}, r"features must have shape \(3, 4\), but got \(4, 4\)"),
         ({"features": 2 * np.eye(4)[:3]}, r"features\[0\] must have a Euclidean norm of at most 1"),
         ({"costs": [[0, 0], [0, 0], [0, 1.5]]}, r"costs\[2, 1\] must lie in \[-1, 1\], but got 1.5"),

@@ -54,7 +54,7 @@ BAD = [
         "simulate",
         TWO + '[[rule]]\nkind = "mean"\nname = "m"\n',
         "",
-        "rule[0]: mean: at_most or at_least must be given",
+        "rule[0]: at_most or at_least must be given",
     ),
     ("oracle", TWO + 'context = { age = { type = "number", min = 3, max = 1 } }\n', "", "min = 3, max = 1"),
     (
@@ -67,7 +67,12 @@ BAD = [
     ("sweep", BANDIT, "", "sweep: is missing"),
     ("compare", None, "--policy shadowprice", "shadowprice"),
     ("serve", SERVED, "--host 0.0.0.0 --database memory:", "give --keys, or listen on 127.0.0.1"),
-    ("serve", SERVED + "hard = true\n", "--database memory:", "`hard = true` and `total` go together"),
+    (
+        "serve",
+        SERVED + "hard = true\n",
+        "--database memory:",
+        "a hard cap needs both `hard = true` and `total`",
+    ),
     (
         "serve",
         TWO

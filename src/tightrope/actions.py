@@ -69,7 +69,6 @@ class Actions:
 
     @property
     def named(self) -> bool:
-        """Whether the actions have names."""
         return bool(self.names) and isinstance(self.names[0], str)
 
     def ids(self, actions: Any, what: str = "actions", *, once: bool = False) -> list[int]:
@@ -92,7 +91,6 @@ class Actions:
         return ids
 
     def id(self, action: Any, what: Name = "action") -> int:
-        """The id of one action, given by name or by id."""
         if isinstance(action, str):
             if action in self._ids:
                 return self._ids[action]
@@ -115,7 +113,6 @@ class Actions:
         return self.names[action] if self.named else action
 
     def state(self, action: Action) -> State:
-        """Whether an action is active, paused or retired."""
         return self._states.get(self.id(action), "active")
 
     def with_action(self, name: str) -> Actions:
@@ -175,17 +172,15 @@ def counted(counts: Sequence[int], action: int) -> int:
 
 
 def action_name(what: Name, value: object) -> Action:
-    """A name, or a number ≥ 0, that may stand for an action."""
     if isinstance(value, str):
         if value:
             return str(value)
     elif (number := _index(value)) is not None and number >= 0:
         return number
-    raise InvalidInput(field=what, must="be a name or an index >= 0", got=value)
+    raise InvalidInput(field=what, must="be a name that is not empty, or an index >= 0", got=value)
 
 
 def _index(value: object) -> int | None:
-    """The value as a plain int, or None where it is not an integer."""
     if isinstance(value, bool | np.bool_):
         return None
     try:
@@ -200,13 +195,16 @@ def _declared(actions: object) -> Sequence[Action]:
         if count < 1:
             raise InvalidInput(field="actions", must="be at least 1", got=count)
         return range(count)
-    if not isinstance(actions, Sequence) or isinstance(actions, str) or not actions:
+    if not isinstance(actions, Sequence) or isinstance(actions, str):
         raise InvalidInput(field="actions", must="be a list of names or a number of actions", got=actions)
+    if not actions:
+        raise InvalidInput(field="actions", must="name at least one action, but the list is empty")
     names = tuple(action_name(Place("actions", i), one) for i, one in enumerate(actions))
     if all(isinstance(name, str) for name in names):
         if len(set(names)) < len(names):
-            twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise InvalidInput(field="actions", must=f"differ from each other, but {twice!r} comes twice")
+            i = next(i for i, name in enumerate(names) if name in names[:i])
+            must = f"differ from the other names, but {names[i]!r} comes twice"
+            raise InvalidInput(field=Place("actions", i), must=must)
     elif names != tuple(range(len(names))):
         raise InvalidInput(field="actions", must="be names, or 0, 1, 2, … in this order", got=list(names))
     return names

@@ -64,7 +64,6 @@ class InvalidInput(TightropeError, ValueError):
         super().__init__(self.said())
 
     def said(self, language: Language = PYTHON) -> str:
-        """The message in the words of whoever reads it."""
         complaint = self.complaint(language)
         if self.field is not None and not self.message:
             complaint = f"{language.field(self.field)} {complaint}"

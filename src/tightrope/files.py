@@ -40,7 +40,6 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
 
 
 def write(path: str | os.PathLike[str], content: str | bytes, *, private: bool = False) -> None:
-    """Write text, as UTF-8, or bytes."""
     with replacing(path, private=private) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
 

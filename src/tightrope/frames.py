@@ -81,10 +81,12 @@ class Frame:
         path: Path | None = None,
         sha256: str | None = None,
     ) -> None:
-        self._table = table if isinstance(table, Frame) else _columns(table, names)
+        whole = isinstance(table, Frame)
+        self._table = table if whole else _columns(table, names)
         self._rows = rows
-        self.names: tuple[Any, ...] = _names(self._table)
-        self.path, self.sha256 = path, sha256
+        self.names: tuple[Any, ...] = table.names if whole else tuple(self._table)
+        self.path: Path | None = table.path if whole else path
+        self.sha256: str | None = table.sha256 if whole else sha256
         self._length: int | None = None
         self._read: dict[str, Values] = {}
 
@@ -119,17 +121,15 @@ class Frame:
             return np.full(len(self), float(stated))
         column = self.whole(stated)
         if column.dtype.kind not in "biuf":
-            raise InvalidInput(
-                f"column {stated!r} must hold numbers, but its first entry is {column[:1].tolist()[0]!r}"
-            )
+            entry = column[:1].tolist()[0]
+            raise InvalidInput(f"column {stated!r} must hold numbers, but its first entry is {entry!r}")
         return column.astype(np.float64)
 
     def where(self, rows: Any) -> Frame:
-        """Some of its rows, by their numbers or by a mask; the file that it was read from stays its own."""
-        return Frame(self, rows=np.asarray(rows), path=self.path, sha256=self.sha256)
+        """Some of its rows, by their numbers or by a mask."""
+        return Frame(self, rows=np.asarray(rows))
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """All columns as lists, None where nothing is."""
         return {name: self.column(name).to_list() for name in self.names}
 
     def _values(self, name: str) -> Values:
@@ -149,19 +149,15 @@ class AsFrame:
     __slots__ = ()
 
     def frame_rows(self) -> list[dict[str, Any]]:
-        """The rows of the table, each by column names."""
         raise NotImplementedError
 
     def to_frame(self, library: Library = "pandas") -> Any:
-        """A DataFrame of pandas, or of polars."""
         return made_frame(self.frame_rows(), library)
 
     def to_pandas(self) -> Any:
-        """A DataFrame of pandas."""
         return self.to_frame("pandas")
 
     def to_polars(self) -> Any:
-        """A DataFrame of polars."""
         return self.to_frame("polars")
 
 
@@ -188,11 +184,6 @@ def made_frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], library: L
         columns = {name: [row.get(name) for row in rows] for name in names}
     cells = {name: [_cell(one) for one in values] for name, values in columns.items()}
     return nw.from_dict(cells, backend=library).to_native()
-
-
-def frame_of(table: Any, names: Sequence[str] | None = None) -> Frame:
-    """A table as a `Frame`, which it may be already."""
-    return table if isinstance(table, Frame) else Frame(table, names)
 
 
 def row_of(value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
@@ -253,7 +244,6 @@ def microseconds(value: Any) -> int | None:
 
 
 def _cell(value: Any) -> Any:
-    """What a cell can hold in either library."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping | list | tuple):
@@ -261,44 +251,32 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _columns(table: Any, names: Sequence[str] | None) -> Any:
-    """A table whose columns can be had by their names."""
-    if isinstance(table, np.ndarray) and table.dtype.names is None:
-        return _of_array(table, names)
-    if isinstance(table, Mapping | np.ndarray):
+def _columns(table: Any, names: Sequence[str] | None) -> Mapping[str, Any]:
+    if isinstance(table, Mapping):
         return table
+    if isinstance(table, np.ndarray) and table.dtype.names is not None:
+        return {name: table[name] for name in table.dtype.names}
+    if isinstance(table, np.ndarray):
+        if table.ndim != 2:
+            raise InvalidInput(f"an array must have shape (rows, columns), but its shape is {table.shape}")
+        names = [f"x{i}" for i in range(table.shape[1])] if names is None else names
+        if len(names) != table.shape[1]:
+            wanted = f"the {len(names)} columns {', '.join(names)}"
+            raise InvalidInput(f"an array must have {wanted}, but has {table.shape[1]}")
+        return dict(zip(names, table.T))
     if isinstance(table, Sequence) and not isinstance(table, str | bytes) and not hasattr(table, "_asdict"):
         return _of_rows(table)
     import narwhals as nw
 
     try:
-        return nw.from_native(table, eager_only=True)
+        frame = nw.from_native(table, eager_only=True)
     except TypeError:
-        what = type(table).__name__
-        raise InvalidInput(f"a table of named columns is needed, or a list of rows, but got {what}") from None
-
-
-def _names(table: Any) -> tuple[Any, ...]:
-    if isinstance(table, Frame):
-        return table.names
-    if isinstance(table, Mapping):
-        return tuple(table)
-    return tuple(table.dtype.names or () if isinstance(table, np.ndarray) else table.columns)
-
-
-def _of_array(table: NDArray[Any], names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
-    if table.ndim != 2:
-        raise InvalidInput(f"an array must have shape (rows, columns), but its shape is {table.shape}")
-    names = [f"x{i}" for i in range(table.shape[1])] if names is None else names
-    if len(names) != table.shape[1]:
-        raise InvalidInput(
-            f"an array must have the {len(names)} columns {', '.join(names)}, but has {table.shape[1]}"
-        )
-    return dict(zip(names, table.T))
+        came = type(table).__name__
+        raise InvalidInput(f"a table must have named columns or be a list of rows, but got {came}") from None
+    return dict(zip(frame.columns, frame.iter_columns()))
 
 
 def _of_rows(rows: Sequence[Any]) -> dict[str, list[Any]]:
-    """Columns of rows, each column that any row has."""
     found: list[Mapping[str, Any]] = []
     for i, one in enumerate(rows):
         row = None if isinstance(one, np.ndarray) else row_of(one, ())
@@ -337,7 +315,6 @@ def _read(name: str, raw: Any) -> Values:
 
 
 def _typed_array(name: str, array: NDArray[Any]) -> Values:
-    """A column that NumPy has a type for."""
     kind = array.dtype.kind
     if kind == "T":
         array = _texts(array)
@@ -350,7 +327,6 @@ def _typed_array(name: str, array: NDArray[Any]) -> Values:
 
 
 def _texts(array: NDArray[Any]) -> NDArray[Any]:
-    """Strings of any length as those of a fixed one."""
     longest = int(np.strings.str_len(array).max(initial=1))
     return array.astype(f"U{longest}")
 
@@ -362,9 +338,8 @@ def _typed_objects(name: str, entries: list[Any], begin: int) -> Values:
     missing = np.array([is_missing(one) for one in entries], dtype=bool)
     for i, one in enumerate(entries):
         if not missing[i] and not isinstance(one, _PLAIN):
-            raise InvalidInput(
-                f"column {name!r}[{begin + i}] must be a string, a number or a date, but got {one!r}"
-            )
+            place = f"column {name!r}[{begin + i}]"
+            raise InvalidInput(f"{place} must be a string, a number or a date, but got {one!r}")
     present = [one for one, gap in zip(entries, missing) if not gap]
     kinds = {_kind(one) for one in present}
     _require_one_kind(name, kinds)
@@ -398,9 +373,8 @@ def joined(name: str, parts: list[Values]) -> Values:
 
 def _require_one_kind(name: str, kinds: set[str]) -> None:
     if len(kinds) > 1:
-        raise InvalidInput(
-            f"column {name!r} must hold {' or '.join(sorted(kinds, reverse=True))}, but it holds both"
-        )
+        either = " or ".join(sorted(kinds, reverse=True))
+        raise InvalidInput(f"column {name!r} must hold {either}, but it holds both")
 
 
 def _kind(value: Any) -> str:

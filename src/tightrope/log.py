@@ -27,7 +27,7 @@ from tightrope import displays
 from tightrope.actions import Actions
 from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
-from tightrope.frames import CHUNK, AsFrame, Frame, Library, frame_of, made_frame
+from tightrope.frames import CHUNK, AsFrame, Frame, Library, made_frame
 from tightrope.rules import Rules
 from tightrope.tables import read_table
 from tightrope.validation import (
@@ -107,7 +107,6 @@ class History(LogColumns, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return self.of(read_table(folder / self.file))
 
     def of(self, frame: Frame) -> Log:
-        """The same of a table that was read."""
         kept = np.ones(len(frame), dtype=bool)
         for name in self.needed():
             kept &= ~frame.column(name).missing
@@ -202,9 +201,7 @@ class Log(AsFrame):
             raise InvalidInput(f"a log must have at least 2 rows, but got {n}.")
         if usage is not None:
             if not isinstance(constraints, Rules) or costs is not None:
-                raise InvalidInput(
-                    "usage stands in for costs, and needs constraints=Rules([...]), which say what of it counts."
-                )
+                raise InvalidInput("usage takes the place of costs, and needs constraints=Rules([...]).")
             costs = constraints.logged(usage, labels(actions).tolist(), group)
         if isinstance(constraints, Rules):
             if action_names is not None:
@@ -212,15 +209,17 @@ class Log(AsFrame):
             action_names, constraints = tuple(map(str, constraints.actions)), constraints.names
         known = None if action_names is None else _names("action_names", action_names)
         p = None if propensities is None else real_array("propensities", propensities, (n,), (n, None))
-        told = {} if known is None else {"action_names": len(known)}
-        if p is not None and p.ndim == 2:
-            told["propensities"] = p.shape[1]
-        if n_actions is not None:
-            told["n_actions"] = whole_number("n_actions", n_actions, low=1)
+        sizes = {
+            "action_names": None if known is None else len(known),
+            "propensities": None if p is None or p.ndim == 1 else p.shape[1],
+            "n_actions": None if n_actions is None else whole_number("n_actions", n_actions, low=1),
+        }
+        told = {name: size for name, size in sizes.items() if size is not None}
         if len(set(told.values())) > 1:
             raise InvalidInput(f"the number of actions must be one, but got {told}.")
-        ids = action_ids(actions, known, n, next(iter(told.values()), None))
-        count = next(iter(told.values()), int(ids.max()) + 1)
+        count = next(iter(told.values()), None)
+        ids = action_ids(actions, known, n, count)
+        count = int(ids.max()) + 1 if count is None else count
         if p is not None:
             _require_propensities(p, ids)
         w = finite_array("costs", np.empty((n, 0)) if costs is None else costs, (n, None), (n, count, None))
@@ -228,8 +227,10 @@ class Log(AsFrame):
         names = tuple(f"constraint {k}" for k in range(K))
         if constraints is not None:
             names = _names("constraints", constraints)
-            if (named := len(names)) != K:
-                raise InvalidInput(f"constraints must name the {K} columns of costs, but got {named} names.")
+            if len(names) != K:
+                raise InvalidInput(
+                    f"constraints must name the {K} columns of costs, but got {len(names)} names."
+                )
         every = known or tuple(f"action {j}" for j in range(count))
         _fill(
             self,
@@ -287,7 +288,7 @@ class Log(AsFrame):
         >>> log.names.tolist(), log.used("minutes").tolist()
         (['a', 'b'], [3.0, 9.0])
         """
-        frame = frame_of(table)
+        frame = Frame(table)
         done, names = np.full(len(frame), -1), tuple(actions or ())
         if (chosen := columns.action or columns.label) is not None:
             done, names = _codes(frame, chosen, actions, named, every)
@@ -326,17 +327,14 @@ class Log(AsFrame):
 
     @property
     def n_rows(self) -> int:
-        """n."""
         return len(self.rewards)
 
     @property
     def n_actions(self) -> int:
-        """J."""
         return len(self.action_names)
 
     @property
     def n_constraints(self) -> int:
-        """K."""
         return len(self.constraints)
 
     @property
@@ -349,9 +347,7 @@ class Log(AsFrame):
         """The propensity of what was done, (n,)."""
         p = self.propensities
         if p is None:
-            raise InvalidInput(
-                "the log must say with which probability each action was drawn: give propensities."
-            )
+            raise InvalidInput("propensities are missing: the probability with which each action was drawn.")
         return p if p.ndim == 1 else p[np.arange(p.shape[0]), self.actions]
 
     @cached_property
@@ -360,7 +356,6 @@ class Log(AsFrame):
         return None if self.columns.group is None else self.frame.whole(self.columns.group).astype(str)
 
     def context_group(self, i: int) -> str | None:
-        """The group of row i."""
         groups = self.context_groups
         return None if groups is None else str(groups[i])
 
@@ -383,9 +378,8 @@ class Log(AsFrame):
         """The same with the actions in this order."""
         wanted = Actions(tuple(names))
         if {*wanted} != {*self.action_names}:
-            raise InvalidInput(
-                f"the table has the actions {list(self.action_names)}, but the spec {list(names)}"
-            )
+            here = list(self.action_names)
+            raise InvalidInput(f"the table has the actions {here}, but the spec has {list(names)}")
         order = np.array(wanted.ids(self.action_names))
         changes: dict[str, Any] = {"action_names": tuple(names)}
         if self.tells_all:
@@ -445,19 +439,21 @@ def _fill(log: _Log, **fields: Any) -> _Log:
 def action_ids(
     actions: ArrayLike, names: tuple[str, ...] | None, n: int, count: int | None, what: str = "actions"
 ) -> Codes:
-    """The id of the action of each of n rows, given by ids or by names."""
-    given = labels(actions)
-    if given.shape != (n,) or given.dtype.kind not in "iuU":
-        raise InvalidInput(
-            f"{what} must be {n} ids or names, one for each row, but got {given.dtype} of shape {given.shape}."
-        )
+    given = _entries(what, actions, n)
     if given.dtype.kind == "U" and names is None:
         raise InvalidInput(f"{what} are names: pass action_names= to list them all.")
     return np.array(Actions(count if names is None else names).ids(given, what), dtype=np.int64)
 
 
+def _entries(what: str, given: ArrayLike, n: int) -> NDArray[Any]:
+    found = labels(given)
+    if found.shape != (n,) or found.dtype.kind not in "iuU":
+        came = f"{found.dtype} of shape {found.shape}"
+        raise InvalidInput(f"{what} must be {n} ids or names, one for each row, but got {came}.")
+    return found
+
+
 def require_distributions(name: str, p: Array) -> None:
-    """Refuse a row that is no distribution over actions."""
     require_range(name, p, 0.0, 1.0)
     wrong = np.abs(p.sum(axis=1) - 1.0) > 1e-6
     if wrong.any():
@@ -471,9 +467,7 @@ def _require_propensities(p: Array, ids: Codes) -> None:
         taken = p[np.arange(len(p)), ids]
         if (taken == 0).any():
             i = first(taken == 0)[0]
-            raise InvalidInput(
-                f"propensities[{i}, {ids[i]}] is that of the logged action: it must be above 0."
-            )
+            raise InvalidInput(f"propensities[{i}, {ids[i]}] must be above 0: this action was taken.")
         return
     require_finite("propensities", p)
     bad = (p <= 0) | (p > 1)
@@ -495,14 +489,7 @@ def _contexts(contexts: ArrayLike, n: int) -> NDArray[Any]:
 
 
 def _groups(groups: ArrayLike, n: int) -> Codes:
-    """Numbers of the groups, in the order in which they first appear."""
-    given = labels(groups)
-    if given.shape != (n,) or given.dtype.kind not in "iuU":
-        raise InvalidInput(
-            f"groups must be {n} whole numbers or names, one for each row, but got {given.dtype} of shape {given.shape}."
-        )
-    _, start, inverse = np.unique(given, return_index=True, return_inverse=True)
-    return _require_two(np.argsort(np.argsort(start))[inverse])
+    return _require_two(units(Frame({"groups": _entries("groups", groups, n)}), "groups"))
 
 
 def _names(what: str, given: Sequence[str]) -> tuple[str, ...]:
@@ -557,12 +544,10 @@ def _require_two(groups: Codes) -> Codes:
 def _codes(
     frame: Frame, name: str, actions: Sequence[str] | None, named: Callable[[Any], str], every: bool
 ) -> tuple[Codes, tuple[str, ...]]:
-    """The action of each row, and the names of all actions."""
     distinct, codes = np.unique(frame.whole(name), return_inverse=True)
     found = tuple(named(value) for value in distinct.tolist())
     wanted = Actions(found if actions is None else tuple(actions))
     if not set(found) <= set(wanted) or (every and len(found) < len(wanted)):
-        raise InvalidInput(
-            f"column {name!r} must hold the actions of the rules, {list(wanted)}, but it holds {list(found)}"
-        )
+        must = f"hold the actions of the rules, {list(wanted)}"
+        raise InvalidInput(f"column {name!r} must {must}, but it holds {list(found)}")
     return np.array(wanted.ids(found))[codes], tuple(map(str, wanted))

@@ -118,7 +118,6 @@ def fault(
 
 
 def fields_at(kind: Any, path: str) -> tuple[str, ...]:
-    """The fields of the Struct that stands at `path` below something of type `kind`."""
     struct = _struct(_type_at(kind, path))
     return () if struct is None else struct.__struct_fields__
 
@@ -152,7 +151,6 @@ def _type_at(kind: Any, path: str) -> Any:
 
 
 def _struct(kind: Any) -> type[msgspec.Struct] | None:
-    """The Struct that `kind` is, or that it admits."""
     for one in (kind, *get_args(kind)):
         if isinstance(one, type) and issubclass(one, msgspec.Struct):
             return one
@@ -179,5 +177,4 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _entry_type(kind: Any) -> Any:
-    """The type of the values of the mapping that `kind` is, or that it admits."""
     return next((get_args(one)[1] for one in (kind, *get_args(kind)) if get_origin(one) is dict), Any)

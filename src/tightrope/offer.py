@@ -16,14 +16,7 @@ from tightrope.problem import Learner
 from tightrope.rules import Rules
 from tightrope.validation import COST_LIMIT, LARGEST, Array, is_plain, real_array, require_range
 
-__all__ = [
-    "Offer",
-    "OfferReader",
-    "logged_rows",
-    "plain_group",
-    "rounds_given",
-    "rows_for_each",
-]
+__all__ = ["Offer", "OfferReader", "logged_rows", "plain_group", "rounds_given", "rows_for_each"]
 
 Ids = NDArray[np.int64]
 
@@ -36,7 +29,8 @@ class Offer(msgspec.Struct, frozen=True):
     """One round: ids of the actions on offer (J,), φ and ψ (J, d), costs W (J, K), and what else it brings.
 
     φ and ψ have one row where one x stands for all actions. `group`, `usage`, `keys` and `time` are those of the context; `context`
-    is its number, for those who are told. `catalogue`: φ as a catalogue holds it, which never changes.
+    is its number, for those who are told. `catalogue`: φ as a catalogue holds it, which never changes. `whole`: every action is on
+    offer, in the order of their ids.
     """
 
     ids: Ids
@@ -49,38 +43,34 @@ class Offer(msgspec.Struct, frozen=True):
     usage: Mapping[str, Any] | None = None
     keys: Mapping[str, Any] | None = None
     time: Any = None
+    whole: bool = False
 
     def row_of(self, name: str, action: int) -> int:
-        """The row of an action that must be on offer."""
         rows = np.flatnonzero(self.ids == action)
         if not len(rows):
+            here = self.ids.tolist()
             raise InvalidInput(
-                f"{name} must be on offer in every round, but action {action} is not among {self.ids.tolist()}."
+                f"{name} must be on offer in every round, but action {action} is not among {here}."
             )
         return int(rows[0])
 
-    def alone(self, row: int) -> Offer:
-        """The same round with one of its actions on offer."""
+    def only(self, rows: Sequence[int]) -> Offer:
+        """The same round with only some of its rows on offer."""
 
-        def own(rows: Array | None) -> Array | None:
-            return rows if rows is None or len(rows) < len(self.ids) else rows[row : row + 1].copy()
+        def own(given: Array | None) -> Array | None:
+            return given if given is None or len(given) < len(self.ids) else given[rows]
 
-        rows = slice(row, row + 1)
         return msgspec.structs.replace(
-            self, ids=self.ids[rows], phi=own(self.phi), psi=own(self.psi), W=self.W[rows].copy()
+            self, ids=self.ids[rows], phi=own(self.phi), psi=own(self.psi), W=self.W[rows], whole=False
         )
 
 
 class Costs(Protocol):
     """What makes costs of usage: `Rules`, or the same compiled."""
 
-    def costs(self, usage: Any, group: Any, ids: Any, /) -> Array:
-        """W (J, K)."""
-        ...
+    def costs(self, usage: Any, group: Any, ids: Any, /) -> Array: ...
 
-    def observed(self, usage: Any, action: int, group: Any, /) -> Array:
-        """The costs seen after acting, (K_after,)."""
-        ...
+    def observed(self, usage: Any, action: int, group: Any, /) -> Array: ...
 
     def force(self, group: Any, /) -> Any:
         """What counts in a context of this group; `rules` says which do, None where all do."""
@@ -139,18 +129,15 @@ class OfferReader:
         said = {name: n for name, n in sizes.items() if n is not None}
         if len(set(said.values())) > 1:
             raise InvalidInput(
-                f"reward, cost and rules must know the same number of actions, but got {said}."
+                f"reward, cost and rules must have the same number of actions, but got {said}."
             )
         self.n_actions = next(iter(said.values()), n_actions)
         self.constraints = tuple(map(str, range(K))) if rules is None else rules.names
         # Whether ψ is φ where none is given.
-        self.same_features = (
-            cost is not None
-            and cost.n_features > 0
-            and reward is not None
-            and cost.n_features == reward.n_features
-            and (cost.n_actions is None) == (reward.n_actions is None)
-        )
+        self.same_features = False
+        if cost is not None and reward is not None:
+            alike = (cost.n_actions is None) == (reward.n_actions is None)
+            self.same_features = alike and 0 < cost.n_features == reward.n_features
         self.names = None if rules is None else tuple(map(str, rules.actions))
         self.registry = Actions(self.n_actions) if rules is None else rules.registry
 
@@ -171,7 +158,7 @@ class OfferReader:
         catalogue = None
         if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
             if actions is not None or usage is not None or group is not None:
-                raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
+                raise InvalidInput("with a Catalogue or SparseCosts, decide() takes only features and costs.")
             if isinstance(features, Catalogue):
                 catalogue = features.features
                 # Compiled code writes to none of it, but is made for arrays that could be written to.
@@ -187,32 +174,31 @@ class OfferReader:
         if self.cost is not None:
             psi, J = _feature_rows("cost_features", cost_features, self.cost, J)
         elif cost_features is not None and not self.ignores:
-            raise InvalidInput(
-                "cost_features are for a policy with cost=: costs are seen before acting here."
-            )
+            raise InvalidInput("cost_features need a policy with cost=; here costs are seen before acting.")
         W = self._cost_matrix(costs, usage, group, ids, J)
         if ids is None:
-            J = len(W)
-            if self.n_actions is not None and self.n_actions != J:
-                raise InvalidInput(
-                    f"there are {self.n_actions} actions, but {J} rows came: say with actions= which they are."
-                )
-            ids = np.arange(J)
+            _require_rows(self.n_actions, len(W))
+            ids = np.arange(len(W))
+        if self.any_unit and len(self.columns):
+            W[:, self.columns] = 0.0
+        offer = Offer(ids, phi, W, psi, group, context, catalogue, usage, keys, time, actions is None)
+        self.require_valid(offer)
+        return offer
+
+    def require_valid(self, offer: Offer) -> None:
+        """Refuse numbers that nobody checks who computes with them, and a group that rules ask for and that is missing."""
         if self.any_unit:
-            if len(self.columns):
-                W[:, self.columns] = 0.0
-            for name, rows in (("features", phi), ("cost_features", psi), ("costs", W)):
+            for name, rows in (("features", offer.phi), ("cost_features", offer.psi), ("costs", offer.W)):
                 if rows is not None:
                     # Not finite, or too large to be squared.
                     require_range(name, rows, -LARGEST, LARGEST)
-            self.in_force(group)  # which says what is missing, before anything is changed
-        return Offer(ids, phi, W, psi, group, context, catalogue, usage, keys, time)
+            self.in_force(offer.group)  # which says what is missing, before anything is changed
 
     def observed(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
         """The costs seen after acting, (K_after,), given as such or by the names of usages."""
         if usage is not None:
             if costs is not None:
-                raise InvalidInput("give costs, or usage by name, not both.")
+                raise InvalidInput("give costs or usage, not both.")
             if not isinstance(usage, Mapping):
                 raise InvalidInput(field="usage", must="be a mapping from names to numbers", got=usage)
             if self.rule_costs is None:
@@ -220,19 +206,17 @@ class OfferReader:
             costs = self.rule_costs.observed(dict(usage), action, group)
         elif isinstance(costs, Mapping):
             raise InvalidInput(
-                "costs are numbers in the order of the constraints: pass numbers by name as usage=."
+                "costs must be numbers in the order of the constraints; pass numbers by name as usage=."
             )
         n = len(self.columns)
-        given = real_array(
-            "costs", costs, (n,), *([()] if n == 1 else []), *([(self.K,)] if n < self.K else [])
-        )
+        shapes = [(n,), *([()] if n == 1 else []), *([(self.K,)] if n < self.K else [])]
+        given = real_array("costs", costs, *shapes)
         w = given.reshape(n) if given.size == n else given[self.columns]
         if self.any_unit:
             require_range("costs", w, -LARGEST, LARGEST)
         return w
 
     def in_force(self, group: Any) -> NDArray[np.bool_] | None:
-        """Which rules are in force for a context of that group; None where all are."""
         found: NDArray[np.bool_] | None = (
             None if self.rule_costs is None else self.rule_costs.force(group).rules
         )
@@ -243,10 +227,10 @@ class OfferReader:
         if self.cost is not None and costs is not None and len(self.columns) == self.K:
             if cost_features is not None:
                 raise InvalidInput(
-                    "costs are seen after acting here: give the cost features once, not costs as well."
+                    "here costs are seen after acting; decide() takes cost_features but no costs."
                 )
             if not self.cost.n_features:
-                raise InvalidInput("costs are seen after acting here: give them to learn, not to decide.")
+                raise InvalidInput("here costs are seen after acting; pass them to learn(), not to decide().")
             costs, cost_features = None, costs
         elif len(self.columns) and costs is not None and cost_features is None and np.ndim(costs) == 1:
             # One x: costs would have a row for each action.
@@ -264,25 +248,23 @@ class OfferReader:
             if self.rule_costs is None:
                 raise InvalidInput(_NEED_RULES)
             if costs is not None and usage is not None:
-                raise InvalidInput("give costs, or usage, not both.")
+                raise InvalidInput("give costs or usage, not both.")
         if costs is None and self.rule_costs is not None:
             W = self.rule_costs.costs(usage, group, ids)
-            if J is not None and len(W) != J:
-                raise InvalidInput(
-                    f"there are {len(W)} actions, but {J} rows came: say with actions= which they are."
-                )
+            _require_rows(len(W), J)
             return W
         if not len(known) and (costs is None or K):
             if costs is not None:
-                raise InvalidInput("no constraint is seen before acting here, so costs can't be given.")
+                raise InvalidInput("here no cost is seen before acting, so decide() takes no costs.")
             J = self.n_actions if J is None and self.ignores else J
             if J is None:
-                raise InvalidInput("how many actions are on offer can't be told: give features or actions.")
+                raise InvalidInput(
+                    "give features or actions: nothing else says how many actions are on offer."
+                )
             return np.empty((J, K))
         if costs is None:
-            raise InvalidInput(
-                f"costs of shape (J, {len(known)}) are needed: one row an action, one column a constraint."
-            )
+            wanted = f"(J, {len(known)}), one row per action and one column per constraint"
+            raise InvalidInput(f"costs are missing: they have shape {wanted}.")
         shapes: list[tuple[int | None, ...]] = [(J, K)] if len(known) == K else [(J, len(known)), (J, K)]
         given = real_array("costs", costs, *shapes)
         if not len(given):
@@ -299,9 +281,16 @@ class OfferReader:
         return W
 
 
+def _require_rows(n_actions: int | None, rows: int | None) -> None:
+    if None not in (n_actions, rows) and n_actions != rows:
+        raise InvalidInput(
+            f"there are {n_actions} actions, but {rows} rows came: say with actions= which they are."
+        )
+
+
 def _feature_rows(name: str, value: Any, model: Learner, J: int | None) -> tuple[Array | None, int | None]:
     """Rows that `model` reads, one for each action or one for all, and, where they tell it, the number of actions."""
-    if not _are_given(name, value, model, "an action"):
+    if not _are_given(name, value, model, "action"):
         return None, J if J is not None else model.n_actions
     p = model.n_features
     if model.n_actions is not None:
@@ -325,22 +314,18 @@ def rows_for_each(rows: Array | None, J: int) -> Array | None:
 
 
 def logged_rows(name: str, value: Any, model: Learner, n: int) -> Array | None:
-    """One feature row for each of n logged decisions."""
-    if not _are_given(name, value, model, "a decision"):
-        return None
-    return real_array(name, value, (n, model.n_features))
+    given = _are_given(name, value, model, "decision")
+    return real_array(name, value, (n, model.n_features)) if given else None
 
 
 def plain_group(group: Any) -> str | tuple[str, ...] | None:
     """A context's groups in a form that can be kept and saved."""
     if group is None or isinstance(group, str):
         return group
-    if not isinstance(group, Iterable):
-        raise InvalidInput(f"group must be a name or several, but got {group!r}.")
-    names = tuple(group)
+    names = tuple(group) if isinstance(group, Iterable) else (group,)
     for name in names:
         if not isinstance(name, str):
-            raise InvalidInput(f"group must be a name or several, but got {name!r} among them.")
+            raise InvalidInput(field="group", must="be a name or several", got=name)
     return tuple(sorted(names))
 
 
@@ -354,9 +339,9 @@ def rounds_given(name: str, value: Any) -> int:
 def _are_given(name: str, value: Any, model: Learner, of: str) -> bool:
     """Whether there are features, which must be so where the model takes any and only there."""
     if model.n_features and value is None:
-        raise InvalidInput(f"{name} are needed by {type(model).__name__}: {model.n_features} numbers {of}.")
+        raise InvalidInput(f"{type(model).__name__} needs {name}: {model.n_features} numbers per {of}.")
     if not model.n_features and value is not None:
-        raise InvalidInput(f"{name} are not needed by {type(model).__name__}, so they can't be given.")
+        raise InvalidInput(f"{type(model).__name__} takes no {name}: leave them out.")
     return model.n_features > 0
 
 
@@ -366,8 +351,9 @@ def _dense(costs: Any) -> Any:
         return costs
     J, K = costs.shape
     if J * K > MOST_DENSE:
+        most = f"{MOST_DENSE:,} numbers per round"
         raise InvalidInput(
-            f"SparseCosts of {J} × {K} are too large for this policy, which reads up to {MOST_DENSE} numbers a round."
+            f"SparseCosts of {J} × {K} are too large for this policy, which reads up to {most}."
         )
     W = np.tile(-costs.limits, (J, 1))
     W[np.repeat(np.arange(J), np.diff(costs.offsets)), costs.indices] += costs.data

@@ -205,7 +205,6 @@ class Problem:
         return [] if setting is None else [*self._shapes(setting), *self._assumptions(setting)]
 
     def require_fit(self, policy: object) -> None:
-        """Refuse a policy that can't play here."""
         reasons = self.misfits(policy)
         if reasons:
             said = "{policy!r} does not fit the environment: {reasons}."

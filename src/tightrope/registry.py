@@ -150,7 +150,6 @@ class Registry(dict[str, Any]):
 
 
 def _label(path: Path) -> str:
-    """What the module of a file is called in `sys.modules`."""
     return f"{_OWN}{path.stem}_{abs(hash(str(path))):x}"
 
 

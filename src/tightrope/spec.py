@@ -70,7 +70,6 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     own: dict[str, Any] = {}
 
     def settings(self) -> dict[str, Any]:
-        """The settings that were given, by name."""
         given = {"bonus": self.bonus, "m": self.m, "ridge": self.ridge}
         return {name: value for name, value in given.items() if value is not None} | self.own
 
@@ -177,12 +176,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def context_names(self) -> tuple[str, ...]:
-        """The names of what a caller sends."""
         return () if self.encoder is None else tuple(self.encoder.columns)
 
     @property
     def registry(self) -> Actions:
-        """The registry of its actions."""
         return Actions(self.actions or None) if self.rules is None else self.rules.registry
 
     def problem(self) -> Problem:
@@ -197,7 +194,6 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def error(self, message: str | InvalidInput) -> SpecError:
-        """An error about this spec, naming its file."""
         return SpecError(message, within=self.source)
 
 
@@ -252,32 +248,13 @@ def make_spec(
     """
     if trust:
         grant(data, folder)
-    reader = _Reader(source, folder, trust)
-    for path, value in leaves(data):
-        if isinstance(value, float) and not math.isfinite(value):
-            reader.refuse(path[1:], f"must be a finite number, but got {value}")
-    read: _Tables = reader.convert(data, _Tables, "")
-    _require_names(reader, data, read.actions)
-    if read.features is not None and read.context:
-        reader.refuse("features", "can't stand beside [context], which names what callers send")
-    policies = _read_policies(reader, read.policy)
-    rules, rule_specs = _read_rules(reader, read, _agreed_seen(policies))
-    return Spec(
-        name=name if read.name is None else read.name,
-        actions=read.actions,
-        encoder=_read_context(reader, read.context),
-        vector=read.features,
-        reward_range=read.reward.range,
-        rules=rules,
-        rule_specs=rule_specs,
-        policies=policies,
-        environment=_read_environment(reader, read.environment),
-        simulation=read.simulation,
-        warm_start=read.warm_start,
-        sweep=read.sweep,
-        data=dict(data),
-        source=source,
-    )
+    try:
+        return _read(data, source, folder, name, trust)
+    except SpecError as error:
+        raise SpecError(error, within=source) from error
+    except InfeasibleProblem as error:
+        error.args = (f"{source}: rule: {error}",)
+        raise
 
 
 def convert_table(value: Any, kind: Any, where: str, also: Sequence[str] = ()) -> Any:
@@ -309,6 +286,26 @@ def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
     return SpecError(f"{path}: unknown field{did_you_mean(name, known)}; allowed: {', '.join(known)}")
 
 
+def _refuse(where: str, message: str | InvalidInput) -> NoReturn:
+    raise SpecError(message, field=where, within=where)
+
+
+@contextmanager
+def _read_at(*place: str | int) -> Iterator[None]:
+    """What is refused within is refused as a field of what stands at `place` in the file."""
+    try:
+        yield
+    except SpecError:
+        raise
+    except InvalidInput as error:
+        at = _FILE.field(Place(*place, *(error.field or ())))
+        raise SpecError(error.message or error.complaint(_FILE), field=at, within=at) from error
+
+
+# How fields and values are written in a spec.
+_FILE = CommandLine()
+
+
 # --- reading, table by table ---
 
 
@@ -337,14 +334,34 @@ class _Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sweep: dict[str, Any] = {}
 
 
-def _require_names(reader: _Reader, data: Mapping[str, Any], actions: tuple[str, ...]) -> None:
-    if "actions" in data and not actions:
-        reader.refuse("actions", "must name at least one action, but the list is empty")
-    for i, action in enumerate(actions):
-        if not action:
-            reader.refuse(f"actions[{i}]", "must be a name, but the text is empty")
-        if action in actions[:i]:
-            reader.refuse(f"actions[{i}]", f"must differ from the other names, but {action!r} comes twice")
+def _read(data: Mapping[str, Any], source: str, folder: Path, name: str, trust: bool) -> Spec:
+    for path, value in leaves(data):
+        if isinstance(value, float) and not math.isfinite(value):
+            _refuse(path[1:], f"must be a finite number, but got {value}")
+    read: _Tables = convert_table(data, _Tables, "")
+    if "actions" in data:
+        with _read_at():
+            Actions(read.actions)
+    if read.features is not None and read.context:
+        _refuse("features", "can't stand beside [context], which names what callers send")
+    policies = _read_policies(read.policy, folder, trust)
+    rules, rule_specs = _read_rules(read, _agreed_seen(policies), folder)
+    return Spec(
+        name=name if read.name is None else read.name,
+        actions=read.actions,
+        encoder=_read_context(read.context, folder),
+        vector=read.features,
+        reward_range=read.reward.range,
+        rules=rules,
+        rule_specs=rule_specs,
+        policies=policies,
+        environment=_read_environment(read.environment, folder, trust),
+        simulation=read.simulation,
+        warm_start=read.warm_start,
+        sweep=read.sweep,
+        data=dict(data),
+        source=source,
+    )
 
 
 def names_encoder(context: Mapping[str, Any]) -> bool:
@@ -353,60 +370,58 @@ def names_encoder(context: Mapping[str, Any]) -> bool:
     return isinstance(stated, str) or (isinstance(stated, Mapping) and "type" not in stated)
 
 
-def _read_context(reader: _Reader, table: Mapping[str, Any]) -> Encoder | None:
+def _read_context(table: Mapping[str, Any], folder: Path) -> Encoder | None:
     if names_encoder(table):
-        stated = table["encoder"]
         for name in table:
             if name != "encoder":
-                reader.refuse(f"context.{name}", "can't stand beside an encoder, which has all the fields")
-        with reader.at("context.encoder"):
-            if isinstance(stated, str):
-                return Encoder.load(reader.folder / stated)
-            return Encoder.from_dict(stated)
+                _refuse(f"context.{name}", "can't stand beside an encoder, which has all the fields")
+        stated = table["encoder"]
+        with _read_at("context", "encoder"):
+            return Encoder.load(folder / stated) if isinstance(stated, str) else Encoder.from_dict(stated)
     kinds: dict[str, type[Field]] = {"number": Number, "category": Category}
     fields: dict[str, Field] = {}
     for name, entry in table.items():
         where = f"context.{name}"
         if not isinstance(entry, Mapping):
-            reader.refuse(
-                where, f'must be a table such as {{ type = "number", min = 0, max = 1 }}, but got {entry!r}'
-            )
+            wanted = 'a table such as { type = "number", min = 0, max = 1 }'
+            _refuse(where, f"must be {wanted}, but got {entry!r}")
         kind = entry.get("type")
         if not isinstance(kind, str) or kind not in kinds:
-            reader.refuse(f"{where}.type", _one_of(kinds, kind))
-        fields[name] = reader.convert(entry, kinds[kind], where, also=("type",))
+            _refuse(f"{where}.type", _one_of(kinds, kind))
+        fields[name] = convert_table(entry, kinds[kind], where, also=("type",))
     return Encoder.declared(fields) if fields else None
 
 
-def _read_policies(reader: _Reader, tables: dict[str, Any] | list[dict[str, Any]]) -> tuple[PolicySpec, ...]:
+def _read_policies(
+    tables: dict[str, Any] | list[dict[str, Any]], folder: Path, trust: bool
+) -> tuple[PolicySpec, ...]:
     known = PolicySpec.__struct_fields__[: PolicySpec.__struct_fields__.index("settings")]
     policies: list[PolicySpec] = []
     for i, table in enumerate(tables if isinstance(tables, list) else [tables]):
         where = f"policy[{i}]" if isinstance(tables, list) else "policy"
         kind = table.get("kind", DEFAULT_KIND)
         if kind == DEFAULT_KIND:
-            _refuse_the_papers(reader, table, where)
+            _refuse_the_papers(table, where)
         # Schedules are the paper's policy's: what another kind calls by their names is its own affair.
         schedules = () if kind == _PAPERS_KIND else ("slater", "V", "epsilon")
         read = [one for one in known if one not in schedules]
         typed = {key: value for key, value in table.items() if key in read}
         typed |= {key: _model_table(typed[key]) for key in _MODEL_PARTS if key in typed}
         rest = {key: value for key, value in table.items() if key not in read}
-        beyond = {"settings": rest, "where": where, "folder": reader.folder, "trust": reader.trust}
-        policy = msgspec.structs.replace(reader.convert(typed, PolicySpec, where), **beyond)
+        beyond = {"settings": rest, "where": where, "folder": folder, "trust": trust}
+        policy = msgspec.structs.replace(convert_table(typed, PolicySpec, where), **beyond)
         if policy.name in [other.name for other in policies]:
-            words = f"must differ from those of the other policies, but got {policy.name!r}"
-            reader.refuse(f"{where}.name", words)
+            _refuse(f"{where}.name", f"must differ from the names of other policies, but got {policy.name!r}")
         policies.append(policy)
     if not policies:
-        reader.refuse("policy", "must hold at least one policy, but the list is empty")
+        _refuse("policy", "must hold at least one policy, but the list is empty")
     return tuple(policies)
 
 
 _MODEL_PARTS = ("reward", "cost")
 
 
-def _refuse_the_papers(reader: _Reader, table: Mapping[str, Any], where: str) -> None:
+def _refuse_the_papers(table: Mapping[str, Any], where: str) -> None:
     """Refuse settings that only the paper's policy has, with a word about where they belong."""
     stated = [name for name in ("slater", "horizon", "V", "epsilon") if name in table]
     for part in _MODEL_PARTS:
@@ -415,10 +430,8 @@ def _refuse_the_papers(reader: _Reader, table: Mapping[str, Any], where: str) ->
             stated += [f"{part}.{name}" for name in ("bonus", "m", "ridge") if name in model]
     if stated:
         default = "" if "kind" in table else ", the default,"
-        reader.refuse(
-            f"{where}.{stated[0]}",
-            f'belongs to kind = "{_PAPERS_KIND}": "{DEFAULT_KIND}"{default} has no such setting. Leave it out, or name the kind',
-        )
+        missing = f'"{DEFAULT_KIND}"{default} has no such setting. Leave it out, or name the kind'
+        _refuse(f"{where}.{stated[0]}", f'belongs to kind = "{_PAPERS_KIND}": {missing}')
 
 
 def named_kinds(table: Any, kind: str = DEFAULT_KIND) -> Any:
@@ -449,127 +462,85 @@ def _agreed_seen(policies: Sequence[PolicySpec]) -> Seen:
     return "after" if stated == {"after"} else "before"
 
 
-def _read_rules(reader: _Reader, read: _Tables, seen: Seen) -> tuple[Rules | None, tuple[RuleSpec, ...]]:
+def _read_rules(read: _Tables, seen: Seen, folder: Path) -> tuple[Rules | None, tuple[RuleSpec, ...]]:
     if isinstance(read.rule, dict):
-        reader.refuse("rule", f"must be a list of tables, written [[rule]], but got {read.rule!r}")
+        _refuse("rule", f"must be a list of tables, written [[rule]], but got {read.rule!r}")
     if not read.rule:
         if read.groups is not None:
-            reader.refuse("groups", "is for rules among groups of contexts, but there is no [[rule]]")
+            _refuse("groups", "is for rules among groups of contexts, but there is no [[rule]]")
         return None, ()
     if not read.actions:
-        reader.refuse("actions", "must be given where there are rules, which speak of actions by name")
+        _refuse("actions", "must be given where there are rules, which speak of actions by name")
     names = Actions(read.actions)
     plain, extras = [], []
     for i, table in enumerate(read.rule):
         where = f"rule[{i}]"
         kind: Any = table.get("kind")
         if isinstance(kind, str) and ":" in kind:
-            with reader.at(f"{where}.kind"):
-                kind = RULE_KINDS.find(kind, reader.folder).kind
+            with _read_at("rule", i, "kind"):
+                kind = RULE_KINDS.find(kind, folder).kind
         if not RULE_KINDS.knows(kind):
-            reader.refuse(f"{where}.kind", _one_of(RULE_KINDS, kind))
+            _refuse(f"{where}.kind", _one_of(RULE_KINDS, kind))
         beyond = ("hard", "total", "usage") if RULE_KINDS.find(kind).counts_usage else ("hard", "total")
-        reader.refuse_unknown(table, ("kind", *rule_fields(kind), *beyond), where)
+        known = ("kind", *rule_fields(kind), *beyond)
+        for name in table:
+            if name not in known:
+                raise unknown_field(where, name, known)
         stated = {key: value for key, value in table.items() if key not in beyond}
         plain.append({"seen": seen, **stated, "kind": kind})
         extras.append({key: value for key, value in table.items() if key in beyond})
-    rules = _made_rules(reader, plain, read.actions, read.groups)
+    rules = _made_rules(plain, read.actions, read.groups)
     specs: list[RuleSpec] = []
     for i, (rule, extra) in enumerate(zip(rules, extras, strict=True)):
         where = f"rule[{i}]"
-        found = RuleSpec(rule=rule, **msgspec.structs.asdict(reader.convert(extra, _BeyondRule, where)))
+        found = RuleSpec(rule=rule, **msgspec.structs.asdict(convert_table(extra, _BeyondRule, where)))
         counted = rule.quantity.usage
         if found.usage is not None:
-            _require_usage(reader, found.usage, rule, names, f"{where}.usage")
+            _require_usage(found.usage, rule, names, f"{where}.usage")
             for j, other in enumerate(specs):
                 if other.rule.quantity.usage == counted and other.usage not in (None, found.usage):
-                    words = f"must be that of rule[{j}], which counts {counted!r} too"
-                    reader.refuse(f"{where}.usage", words)
+                    _refuse(f"{where}.usage", f"must be that of rule[{j}], which counts {counted!r} too")
         specs.append(found)
     return rules, tuple(specs)
 
 
 def _made_rules(
-    reader: _Reader, tables: list[dict[str, Any]], actions: tuple[str, ...], groups: tuple[str, ...] | None
+    tables: list[dict[str, Any]], actions: tuple[str, ...], groups: tuple[str, ...] | None
 ) -> Rules:
     made = []
     for i, table in enumerate(tables):
-        try:
+        with _read_at("rule", i):
             made.append(rule_from_data(table, f"rule[{i}]"))
-        except InvalidInput as error:
-            if error.field is None:
-                raise SpecError(error, within=reader.source) from error
-            reader.refuse(_FILE.field(Place("rule", i, *error.field)), error.complaint(_FILE))
     try:
         return Rules(made, actions, groups=groups)
     except InvalidInput as error:
         name, *steps = error.field or Place("rule")
-        at = Place("rule" if name == "rules" else name, *steps)
-        reader.refuse(_FILE.field(at), error.complaint(_FILE))
-    except InfeasibleProblem as error:
-        error.args = (f"{reader.source}: rule: {error}",)
-        raise
+        error.field = Place("rule" if name == "rules" else name, *steps)
+        with _read_at():
+            raise
 
 
-def _require_usage(reader: _Reader, usage: dict[str, float], rule: Rule, names: Actions, where: str) -> None:
+def _require_usage(usage: dict[str, float], rule: Rule, names: Actions, where: str) -> None:
     low, high = rule.quantity.range
     for action, value in usage.items():
         if action not in names:
-            reader.refuse(f"{where}.{action}", names.unknown(action))
+            _refuse(f"{where}.{action}", names.unknown(action))
         if rule.declared and not low <= value <= high:
-            reader.refuse(
-                f"{where}.{action}", f"must lie in [{low:g}, {high:g}], the rule's range, but got {value:g}"
-            )
+            words = f"must lie in [{low:g}, {high:g}], the rule's range, but got {value:g}"
+            _refuse(f"{where}.{action}", words)
     for counted in rule.quantity.actions or names:
         if counted not in usage:
-            reader.refuse(f"{where}.{counted}", "is missing: the rule counts this action")
+            _refuse(f"{where}.{counted}", "is missing: the rule counts this action")
 
 
-def _read_environment(reader: _Reader, table: dict[str, Any] | None) -> EnvironmentSpec | None:
+def _read_environment(table: dict[str, Any] | None, folder: Path, trust: bool) -> EnvironmentSpec | None:
     if table is None:
         return None
     if "kind" not in table:
-        reader.refuse("environment.kind", "is missing")
-    kind = reader.convert(table["kind"], str, "environment.kind")
+        _refuse("environment.kind", "is missing")
+    kind = convert_table(table["kind"], str, "environment.kind")
     settings = {name: value for name, value in table.items() if name != "kind"}
-    return EnvironmentSpec(kind=kind, settings=settings, folder=reader.folder, trust=reader.trust)
-
-
-# --- errors that name the field ---
-
-
-class _Reader:
-    """Converts and refuses; every message starts with the file and the field."""
-
-    def __init__(self, source: str, folder: Path, trust: bool) -> None:
-        self.source, self.folder, self.trust = source, folder, trust
-
-    def refuse(self, where: str, message: str | InvalidInput) -> NoReturn:
-        raise SpecError(message, field=where, within=f"{self.source}: {where}")
-
-    def refuse_unknown(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-        for name in table:
-            if name not in known:
-                raise SpecError(unknown_field(where, name, known), within=self.source)
-
-    @contextmanager
-    def at(self, where: str) -> Iterator[None]:
-        """What is refused within is refused as the field `where`."""
-        try:
-            yield
-        except InvalidInput as error:
-            self.refuse(where, error)
-
-    def convert(self, value: Any, kind: Any, where: str, also: Sequence[str] = ()) -> Any:
-        """As `convert_table`."""
-        try:
-            return convert_table(value, kind, where, also)
-        except SpecError as error:
-            raise SpecError(error, within=self.source) from None
-
-
-# How fields and values are written in a spec.
-_FILE = CommandLine()
+    return EnvironmentSpec(kind=kind, settings=settings, folder=folder, trust=trust)
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
@@ -591,7 +562,6 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
 
 
 def _end(lines: Sequence[str]) -> tuple[int, int]:
-    """Line and column after the last thing that is written."""
     line = max((i for i, one in enumerate(lines, 1) if one.strip()), default=1)
     return line, len(lines[line - 1].rstrip()) + 1
 

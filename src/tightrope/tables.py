@@ -153,9 +153,7 @@ def _parquet(path: Path, data: bytes) -> Any:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise InvalidInput(
-            f"{path}: reading Parquet needs pyarrow, which comes with pip install 'tightrope[data]'."
-        ) from error
+        raise InvalidInput(f"{path}: Parquet needs pyarrow: pip install 'tightrope[data]'.") from error
     try:
         return pyarrow.parquet.read_table(pyarrow.BufferReader(data))
     except pyarrow.lib.ArrowException as error:

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.engine import simulate
-from tightrope.engine.replication import shown_rows
+from tightrope.engine.replication import offered_rows, shown_rows
 from tightrope.environments import synthetic
 from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InfeasibleProblem, InvalidInput
@@ -60,47 +60,40 @@ class PolicySuite:
     learns: ClassVar[bool] = True
 
     def make(self) -> Player:
-        """A new policy."""
         raise NotImplementedError("define make(self), which returns a new policy")
 
     def environment(self) -> Tabular:
-        """An environment of the policy's setting."""
         return small_environment(self.make())
 
     def test_it_has_the_three_methods(self) -> None:
-        """`decide`, `learn` and `copy` are there."""
         policy = self.make()
         for method in ("decide", "learn", "copy"):
             there = callable(getattr(policy, method, None))
             _must(there, f"{type(policy).__name__} must have a method {method}, but has none")
 
     def test_it_says_that_its_own_setting_fits(self) -> None:
-        """`setting`, where it states one, finds nothing wrong with the environment."""
         why = self.environment().problem().outside(self.make())
         how = "give an environment of its setting, as `environment()` or to check_policy as `env`"
-        told = f"setting must admit an environment of its own kind, but the problem says {why}: {how}"
-        _must(not why, told)
+        _must(
+            not why, f"setting must admit an environment of its own kind, but the problem says {why}: {how}"
+        )
 
     def test_it_chooses_actions_on_offer(self) -> None:
-        """Every decision is an action id, or has one as `.action`, that was on offer."""
         _acts(self.make(), self.environment())
 
     def test_it_leaves_its_input_alone(self) -> None:
-        """`decide` and `learn` do not write into the arrays that they are given."""
         for shown in _rounds(self.make(), self.environment()):
             for name, value in shown.given.items():
                 same = np.array_equal(value, shown.before[name])
                 _must(same, f"decide or learn changed the argument {name} of decide in place")
 
     def test_same_seed_same_choices(self) -> None:
-        """Two simulations under one seed make the same choices: all randomness comes from `copy(seed)`."""
         _alike(
             (_choices(self.make(), self.environment()) for _ in range(2)),
             "two simulations with the same seed made different choices: draw all randomness from the seed of copy(seed)",
         )
 
     def test_a_simulation_does_not_change_it(self) -> None:
-        """The policy that is simulated stays as it was: `copy` shares no state."""
         env, policy = self.environment(), self.make()
         _alike(
             (_choices(policy, env) for _ in range(2)),
@@ -108,7 +101,6 @@ class PolicySuite:
         )
 
     def test_a_copy_goes_on_from_the_same_state(self) -> None:
-        """Two copies with one seed, taken in the middle of a run, act alike, and do not disturb each other."""
         env, policy = self.environment(), self.make()
         _acts(policy, env)
         twins = [policy.copy(7), policy.copy(7)]
@@ -123,14 +115,13 @@ class PolicySuite:
         if not (callable(getattr(policy, "propose", None)) and traits_of(policy).randomised):
             return
         for shown in _rounds(policy, self.environment(), ask="propose"):
-            pi, chosen = np.asarray(shown.told.probabilities), _action(shown.decision)
+            pi, chosen = np.asarray(shown.told.probabilities), shown.action
             good = pi.shape == shown.ids.shape and bool((pi >= -1e-9).all()) and abs(pi.sum() - 1.0) < 1e-6
             _must(good, f"propose(...).probabilities must be {len(shown.ids)} that sum to 1, but are {pi}")
             possible = pi[shown.ids == chosen].sum() > 0.0
             _must(possible, f"decide chose action {chosen}, to which propose gave probability 0")
 
     def test_its_probability_is_one(self) -> None:
-        """`decision.probability`, where there is one, lies in (0, 1], or is nan where it has no closed form."""
         for shown in _rounds(self.make(), self.environment()):
             p = getattr(shown.decision, "probability", 1.0)
             good = math.isnan(p) or 0.0 < p <= 1.0 + 1e-12
@@ -175,19 +166,17 @@ class PolicySuite:
         )
 
     def test_a_proposal_changes_nothing_and_is_explained(self) -> None:
-        """`propose`, where there is such a method, tells what `decide` does next, and each decision is explained."""
         env, policy = self.environment(), self.make()
         if not hasattr(policy, "propose"):
             return
         for shown in _rounds(policy, env, rounds=10, ask="propose"):
-            said, chose = shown.told.action, shown.decision.action
-            _must(said == chose, f"propose said {said}, but decide chose {chose}")
+            said = shown.told.action
+            _must(said == shown.action, f"propose said {said}, but decide chose {shown.action}")
             why = shown.decision.explain()
             explained = len(why.values) == len(shown.ids) and bool(str(why))
             _must(explained, "explain must show a value for each action on offer")
 
     def test_it_can_travel(self) -> None:
-        """It can be sent to another process, which is how simulations use several cores."""
         policy, env = self.make(), self.environment()
         try:
             from joblib.externals.loky.backend.reduction import dumps
@@ -196,11 +185,10 @@ class PolicySuite:
         except Exception as error:
             message = f"the policy can't be pickled, so it can't run on several cores: {error!r}"
             raise AssertionError(message) from error
-        choices = _choices(policy, env), _choices(there, env)
-        _alike(choices, "a pickled policy made other choices than the original")
+        both = _choices(policy, env), _choices(there, env)
+        _alike(both, "a pickled policy made other choices than the original")
 
     def test_strict_outcomes_may_come_late_and_in_any_order(self) -> None:
-        """Two policies that learn the same outcomes in opposite orders act alike from then on."""
         if not self.strict:
             return
         env, acts = self.environment(), []
@@ -244,15 +232,12 @@ class ModelSuite:
 
     @property
     def n_actions(self) -> int:
-        """How many actions it is asked about: as many as it knows, or 3."""
         return self.make().n_actions or 3
 
     def make(self) -> Model:
-        """A new model."""
         raise NotImplementedError("define make(self), which returns a new model")
 
     def test_it_answers_for_each_row(self) -> None:
-        """Means, widths and deviations have a number for each row, before anything is learnt and after."""
         model = self.make()
         for _ in range(2):
             rows, ids = self._offer(5)
@@ -260,14 +245,11 @@ class ModelSuite:
                 shape = np.asarray(getattr(model, method)(rows, ids), dtype=float).shape
                 _must(shape == (5,), f"{method} of 5 rows must have shape (5,), but has {shape}")
             self._teach(model, 40)
-        finite = bool(np.isfinite(model.means(rows, ids)).all())
-        _must(finite, "means must be finite once every action was seen")
+        _must(np.isfinite(model.means(rows, ids)).all(), "means must be finite once every action was seen")
         for method in ("widths", "deviations"):
-            least = np.asarray(getattr(model, method)(rows, ids)).min()
-            _must(least >= 0.0, f"{method} must be at least 0")
+            _must(np.min(getattr(model, method)(rows, ids)) >= 0.0, f"{method} must be at least 0")
 
     def test_it_learns(self) -> None:
-        """Taught a constant, its means approach it, and it grows surer."""
         model = self.make()
         rows, ids = self._offer(5)
         before = np.asarray(model.deviations(rows, ids))
@@ -275,8 +257,7 @@ class ModelSuite:
         gap = np.abs(np.asarray(model.means(rows, ids)) - 0.75).max()
         _must(gap < 0.4, f"after 600 outcomes of 0.75 a mean must be near it, but one is {gap:.2f} away")
         after = np.asarray(model.deviations(rows, ids))
-        surer = bool((after <= before).all() and after.sum() < before.sum())
-        _must(surer, "what was seen must make it surer")
+        _must((after <= before).all() and after.sum() < before.sum(), "what was seen must make it surer")
 
     def test_its_state_is_in_its_arrays(self) -> None:
         """A model made from `settings()` that is given `arrays()` is the same model, and a copy is independent."""
@@ -307,7 +288,7 @@ class ModelSuite:
             for i in range(20):
                 one.learn(None if row is None else row[0], float(i % 2), J + 1)
         said = [one.means(row, [J + 1]) for one in (model, twin)]
-        _must(bool(np.isfinite(said[0]).all()), "what was learnt of a new action must give a mean")
+        _must(np.isfinite(said[0]).all(), "what was learnt of a new action must give a mean")
         _alike(said, "a model that has grown must be restored from settings() and arrays()")
 
     def test_it_forgets_the_rows_of_a_decision(self) -> None:
@@ -327,12 +308,10 @@ class ModelSuite:
 
     def test_settings_are_plain_data(self) -> None:
         """`settings()` survives JSON, which is what saved policies and journals are made of."""
-        settings = self.make().settings()
-        plain = json.loads(json.dumps(settings)) == settings
-        _must(plain, f"settings() must be plain data, but is {settings!r}")
+        made = self.make().settings()
+        _must(json.loads(json.dumps(made)) == made, f"settings() must be plain data, but is {made!r}")
 
     def test_it_can_learn_several_quantities(self) -> None:
-        """As a model of costs it learns `n_outputs` at a time."""
         model = hooks.with_outputs(self.make(), 2)
         rows, ids = self._offer(4)
         for row, action in zip(rows if rows is not None else [None] * 4, ids.tolist()):
@@ -341,7 +320,6 @@ class ModelSuite:
         _must(shape == (4, 2), "means of 4 rows and 2 outputs must have shape (4, 2)")
 
     def test_a_policy_takes_it(self) -> None:
-        """It decides as a model of rewards, and a policy that holds it is saved and goes on exactly."""
         policy = PessimisticOptimistic(reward=self.make(), constraints=1, slater=0.5, horizon=100)
         rows, ids = self._offer(self.n_actions)
         costs = np.full((len(ids), 1), -0.1)
@@ -378,11 +356,9 @@ class EnvironmentSuite:
     """
 
     def make(self) -> Tabular:
-        """The environment."""
         raise NotImplementedError("define make(self), which returns a Tabular")
 
     def test_it_is_a_table(self) -> None:
-        """It is a `Tabular`, the same every time, that can't be written to."""
         env, again = self.make(), self.make()
         _must(isinstance(env, Tabular), f"make() must return a Tabular, but returned {env!r}")
         for name in ("weights", "rewards", "costs", "available", "features", "cost_features"):
@@ -397,26 +373,28 @@ class EnvironmentSuite:
             rows = getattr(env, name)
             if rows is not None:
                 longest = float(np.sqrt((rows**2).sum(axis=-1).max()))
-                what = f"{name} must have norms of at most 1"
-                _must(longest <= 1.0 + 1e-9, f"{what}, but the longest is {longest:.6g}: divide by it")
+                words = f"{name} must have norms of at most 1, but the longest is {longest:.6g}: divide by it"
+                _must(longest <= 1.0 + 1e-9, words)
 
     def test_mean_rewards_lie_in_the_unit_interval(self) -> None:
-        """Mean rewards of what is on offer lie in [0, 1]."""
         env = self.make()
         low, high = (float(end(env.rewards[env.available])) for end in (np.min, np.max))
-        inside = low >= 0.0 and high <= 1.0
-        _must(inside, f"mean rewards must lie in [0, 1], but go from {low:.6g} to {high:.6g}")
+        _must(
+            low >= 0.0 and high <= 1.0,
+            f"mean rewards must lie in [0, 1], but go from {low:.6g} to {high:.6g}",
+        )
 
     def test_some_policy_meets_the_constraints_with_room(self) -> None:
         """Slater's constant is positive: without it no algorithm can promise anything."""
         env = self.make()
         if env.n_constraints:
             delta = slater(env)
-            what = f"Slater's constant must be positive, but is {delta:.6g}"
-            _must(delta > 0.0, f"{what}: no policy meets all costs")
+            _must(
+                delta > 0.0,
+                f"Slater's constant must be positive, but is {delta:.6g}: no policy meets all costs",
+            )
 
     def test_the_optimum_is_verified(self) -> None:
-        """The linear program has an optimum whose certificate holds."""
         try:
             proof = solve(self.make()).certificate
         except InfeasibleProblem as error:
@@ -424,7 +402,6 @@ class EnvironmentSuite:
         _must(proof.verified, f"the optimum must be verified, but its gap is {proof.gap}")
 
     def test_draws_have_the_means_that_it_tells(self) -> None:
-        """Drawn rewards and costs agree with their means within five standard errors."""
         env, T, n = self.make(), 400, 50
         run = simulate(Uniform(env.n_actions), env, T, n, seed=1, workers=1, record=1, optimum=0.0)
         _near(run.observed_reward[:, -1] - run.reward[:, -1], "the drawn rewards", "their means")
@@ -433,10 +410,9 @@ class EnvironmentSuite:
             _near(noise[:, k], f"the drawn costs of constraint {k}", "their means")
         low, high = env.cost_range.T
         inside = (run.cost[:, -1] >= low * T - 1e-6) & (run.cost[:, -1] <= high * T + 1e-6)
-        _must(bool(inside.all()), "drawn costs must lie in cost_range, but their sum leaves it")
+        _must(inside.all(), "drawn costs must lie in cost_range, but their sum leaves it")
 
     def test_the_optimum_can_be_played(self) -> None:
-        """Playing the optimal mixture earns the optimum and keeps the constraints, within five standard errors."""
         env, T, n = self.make(), 400, 50
         found = solve(env, baseline="fluid")
         run = simulate(Oracle(found.policy), env, T, n, seed=2, workers=1, record=1, optimum=0.0)
@@ -447,7 +423,6 @@ class EnvironmentSuite:
             _must(kept, f"the optimal mixture exceeded constraint {k} by {over.mean() / T:.3g} a round")
 
     def test_contexts_come_as_often_as_it_tells(self) -> None:
-        """The share of each context agrees with its weight within five standard errors."""
         env, T, n = self.make(), 200, 20
         seen = _Contexts(env)
         simulate(seen, env, T, n, seed=3, workers=1, record=1, optimum=0.0)
@@ -558,6 +533,7 @@ class _Round:
     ids: NDArray[np.int64]
     told: Any
     decision: Any
+    action: int
     reward: float
     costs: tuple[Any, ...]
 
@@ -572,31 +548,31 @@ def _rounds(
     K = env.n_constraints
     traits = traits_of(policy)
     constrained = traits.n_constraints != 0 and K > 0
-    features = shown_rows(traits.reward_model(), env, "reward")
-    cost_features = shown_rows(traits.cost_model(), env, "cost")
+    reward_model, cost_model, problem = traits.reward_model(), traits.cost_model(), env.problem()
     for t in range(start, start + rounds):
         draw = np.random.default_rng((11, t))
         c = int(draw.choice(env.n_contexts, p=env.weights))
         ids = np.flatnonzero(env.available[c])
         given: dict[str, Array] = {}
+        features = shown_rows(problem, "reward", reward_model, offered_rows(env.features, c, ids), ids)
+        cost_features = shown_rows(problem, "cost", cost_model, offered_rows(env.cost_features, c, ids), ids)
         if features is not None:
-            given["features"] = features.of(c, ids)
+            given["features"] = features
         before = env.seen_before
         if constrained and before.any():
             given["costs"] = env.costs[c, ids][:, before].copy()
         if constrained and not before.all() and cost_features is not None:
-            given["cost_features" if before.any() else "costs"] = cost_features.of(c, ids)
+            given["cost_features" if before.any() else "costs"] = cost_features
         shown_before = {name: value.copy() for name, value in given.items()}
         other: dict[str, Any] = {} if env.available.all() else {"actions": ids.tolist()}
         if traits.sees_context:
             other["context"] = c
         told = getattr(policy, ask)(**given, **other) if ask else None
         decision = policy.decide(**given, **other)
-        _on_offer(decision, ids)
-        a = _action(decision)
+        a = _action(decision, ids)
         reward = float(draw.random() < env.rewards[c, a])
         costs = (env.costs[c, a, ~env.seen_before],) if constrained and not env.seen_before.all() else ()
-        shown = _Round(given, shown_before, ids, told, decision, reward, costs)
+        shown = _Round(given, shown_before, ids, told, decision, a, reward, costs)
         if learn:
             shown.learn(policy)
         yield shown
@@ -632,23 +608,20 @@ def _choices(policy: Player, env: Tabular) -> NDArray[np.int16]:
     return run.choices
 
 
-def _on_offer(decision: Any, ids: NDArray[np.int64]) -> None:
+def _action(decision: Any, ids: NDArray[np.int64]) -> int:
     action = getattr(decision, "action", decision)
     whole = isinstance(action, (int, np.integer)) and not isinstance(action, bool)
     what = "decide must return an action id, or an object with one as .action"
     _must(whole, f"{what}, but returned {decision!r}")
     _must(int(action) in ids, f"decide chose action {action}, but only {ids.tolist()} were on offer")
-
-
-def _action(decision: Any) -> int:
-    return int(getattr(decision, "action", decision))
+    return int(action)
 
 
 def _acts(policy: Player, env: Tabular, **options: Any) -> list[int]:
-    return [_action(shown.decision) for shown in _rounds(policy, env, **options)]
+    return [shown.action for shown in _rounds(policy, env, **options)]
 
 
-def _must(holds: bool, message: str) -> None:
+def _must(holds: bool | np.bool_, message: str) -> None:
     if not holds:
         raise AssertionError(message)
 

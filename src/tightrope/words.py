@@ -33,7 +33,7 @@ class Place(tuple[str | int | tuple[int, ...], ...]):
 
     __slots__ = ()
 
-    def __new__(cls, *steps: str | int | tuple[int, ...]) -> Place:  # noqa: D102
+    def __new__(cls, *steps: str | int | tuple[int, ...]) -> Place:
         return super().__new__(cls, steps)
 
     def __getnewargs__(self) -> tuple[Any, ...]:
@@ -43,7 +43,6 @@ class Place(tuple[str | int | tuple[int, ...], ...]):
         return PYTHON.field(self)
 
     def at(self, *steps: str | int | tuple[int, ...]) -> Place:
-        """An entry of it."""
         return Place(*self, *steps)
 
     @classmethod
@@ -84,7 +83,7 @@ class Text(str):
     template: str
     data: Mapping[str, Any]
 
-    def __new__(cls, template: str, /, **data: Any) -> Text:  # noqa: D102
+    def __new__(cls, template: str, /, **data: Any) -> Text:
         made = super().__new__(cls, PYTHON.fill(template, data))
         made.template, made.data = template, data
         return made
@@ -115,20 +114,16 @@ class Language:
         return str(what)
 
     def fill(self, template: str, data: Mapping[str, Any]) -> str:
-        """A template with its data."""
         return _Filled(self).vformat(template, (), data)
 
     def field(self, field: Place) -> str:
-        """Where a value stands."""
         name, *steps = field
         return str(name) + "".join(f"[{str(one)!r}]" if isinstance(one, Key) else _step(one) for one in steps)
 
     def choose(self, words: Either) -> str:
-        """Which of two ways to say it."""
         return words.python
 
     def value(self, value: Any) -> str:
-        """A value that came, or that may be given."""
         return repr(value)
 
 
@@ -139,12 +134,10 @@ class CommandLine(Language):
         self.options = options
 
     def field(self, field: Place) -> str:
-        """An option, or a field of the spec."""
         option = f"--{str(field[0]).replace('_', '-')}"
         return option if option in self.options else _dotted(field)
 
     def choose(self, words: Either) -> str:
-        """What to do from a terminal."""
         return words.command
 
     def value(self, value: Any) -> str:
@@ -160,7 +153,6 @@ class Json(Language):
     """For a caller over HTTP: fields of the request's body."""
 
     def field(self, field: Place) -> str:
-        """Where it is in the body."""
         return _dotted(field)
 
 

@@ -188,7 +188,7 @@ def test_the_callers_row_is_strict() -> None:
         tr.InvalidInput, match=r"context\.agee is not a declared field \(did you mean 'age'\?\)"
     ):
         encoder.vector({"agee": 20})
-    with pytest.raises(tr.InvalidInput, match=r"context\.age is missing: a number is needed"):
+    with pytest.raises(tr.InvalidInput, match=r"context\.age is missing: give a number"):
         encoder.vector({"ward": "A"})
     with pytest.raises(tr.InvalidInput, match=r"context\.age must be a number, but got 'old'"):
         encoder.vector({"age": "old"})
@@ -250,7 +250,7 @@ def test_a_column_too_large_to_be_squared_is_refused() -> None:
         ("age", TABLE, "columns must be one or more column names, but got 'age'"),
         (["age", "age"], TABLE, "columns must differ from each other"),
         (["age"], pl.DataFrame({"a": [1]}), "frame must have a column 'age'; it has: a"),
-        (["age"], {"age": [1.0, math.nan]}, r"column 'age'\[1\] is missing: a number is needed"),
+        (["age"], {"age": [1.0, math.nan]}, r"column 'age'\[1\] is missing: give a number"),
         (["age"], {"age": [1.0, math.inf]}, r"column 'age'\[1\] must be finite, but got inf"),
         ({"age": "number"}, {"age": ["x"]}, r"column 'age'\[0\] must be a number, but got 'x'"),
         ({"age": "boolean"}, {"age": [1, 2]}, r"column 'age'\[1\] must be true or false, but got 2"),
@@ -290,7 +290,7 @@ def test_a_column_too_large_to_be_squared_is_refused() -> None:
             r"column 'age'\[0\] must be a string, a number or a date, but got \[1\]",
         ),
         (["age"], [{"age": 1}, 3], r"rows\[1\] must be a row by column names, but got 3"),
-        (["age"], 7, "a table of named columns is needed, or a list of rows, but got int"),
+        (["age"], 7, "a table must have named columns or be a list of rows, but got int"),
     ],
 )
 def test_bad_tables_are_refused_in_words(columns: Any, table: Any, words: str) -> None:
@@ -306,7 +306,7 @@ def test_bad_tables_are_refused_in_words(columns: Any, table: Any, words: str) -
     ("changes", "words"),
     [
         ({"version": 2}, "version must be 1"),
-        ({"norm": 0}, "norm must be a finite number above 0, but got 0"),
+        ({"norm": 0}, "norm must be finite and > 0, but got 0"),
         ({"more": 1}, "an encoder has no field 'more'"),
         ({"columns": {}}, "columns must be a table of columns by name"),
         ({"columns": {"age": {"type": "number", "mean": 1.0}}}, r"columns\['age'\]\.deviation is missing"),
@@ -314,7 +314,10 @@ def test_bad_tables_are_refused_in_words(columns: Any, table: Any, words: str) -
             {"columns": {"age": {"type": "number", "mean": 1.0, "deviation": -1.0}}},
             "deviation must be at least 0",
         ),
-        ({"columns": {"ward": {"type": "category", "values": ["A", "A"]}}}, "differ from each other"),
+        (
+            {"columns": {"ward": {"type": "category", "values": ["A", "A"]}}},
+            "must be different texts or numbers",
+        ),
     ],
 )
 def test_bad_files_are_refused_in_words(changes: dict[str, Any], words: str, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 import tightrope as tr
 from tightrope.engine.cpu import policy_seed
-from tightrope.engine.replication import environment_draws
 from tightrope.environments.build import environment_of, policies_of
 from tightrope.spec import make_spec
+from tightrope_lab.draws import environment_draws
 
 ROUNDS, LIMIT = 500, 0.4
 ACTIONS = ["email", "call", "visit"]

@@ -8,7 +8,7 @@ import pytest
 import tightrope as tr
 from tightrope import kernels
 from tightrope.engine import simulation
-from tightrope.engine.simulation import recorded_rounds
+from tightrope.engine.recording import recorded_rounds
 from tightrope.environments import Tabular, bandit, synthetic
 
 SCHEDULES = {"V": tr.Power(1.0, 0.5), "epsilon": tr.Power(2.0, -0.5)}

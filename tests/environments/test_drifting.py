@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope.engine.replication import environment_draws
 from tightrope.environments import Drifting, Tabular
 from tightrope.environments.drifting import phases_of
 from tightrope.environments.tabular import changed
 from tightrope.policies.hooks import Traits
+from tightrope_lab.draws import environment_draws
 
 WEIGHTS, REWARDS = np.array([0.6, 0.4]), np.array([[0.2, 0.9], [0.5, 0.7]])
 COSTS = np.array([[[-0.4], [0.5]], [[-0.2], [0.3]]])

@@ -222,11 +222,14 @@ def test_a_fit_that_leaves_its_range_is_clipped_and_named() -> None:
         ({"reward": "sex"}, "column 'sex' must hold numbers, but its first entry is"),
         ({"usage": {"minutes": "minutes"}}, "usage must come with the rules"),
         ({"ridge": 0.0}, "ridge must be finite and > 0, but got 0.0"),
-        ({"context": ["hole"]}, r"column 'hole'\[3\] is missing: a number is needed"),
-        ({"context": ["gap"]}, r"column 'gap'\[2\] is missing: one of its values is needed"),
+        ({"context": ["hole"]}, r"column 'hole'\[3\] is missing: give a number"),
+        ({"context": ["gap"]}, r"column 'gap'\[2\] is missing: give one of its values"),
         ({"context": ["mixed"]}, "column 'mixed' must hold strings or numbers, but it holds both"),
         ({"context": ["short"]}, "column 'sent' must have 2 entries, but has 200|'short' must have"),
-        ({"context": ["id"]}, "column 'id' must have at most 100 levels to be a context, but has 200"),
+        (
+            {"context": ["id"]},
+            "column 'id' must have at most 100 different values to be a category, but has 200",
+        ),
         ({"rules": "three"}, r"must hold the actions of the rules, \['email', 'letter', 'x'\]"),
         (
             {

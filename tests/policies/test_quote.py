@@ -95,6 +95,27 @@ def test_a_quote_of_a_state_that_is_past_is_refused(make):
         other.commit(policy.quote(PHI, W))
 
 
+def test_a_decision_carries_the_version_of_its_state_which_is_saved_with_it(make, tmp_path):
+    policy, W = make(), np.full((J, 1), -0.1)
+    changes = [
+        lambda: policy.decide(PHI, W),
+        lambda: policy.learn(0, 0.5),
+        lambda: policy.forget(policy.decide(PHI, W)),
+        lambda: policy.hooks.forget_inputs([0]),
+        lambda: policy.hooks.roll_back(policy.hooks.state(), learnt_only=False),
+    ]
+    seen = [policy.quote(PHI, W).version]
+    for change in changes:
+        change()
+        seen.append(policy.quote(PHI, W).version)
+    assert seen == sorted(set(seen))
+    quote = policy.quote(PHI, W)
+    policy.save(tmp_path / "policy")
+    again = tr.load(tmp_path / "policy")
+    assert policy.commit(quote).version == quote.version == again.quote(PHI, W).version
+    assert again.commit(quote).action == quote.proposed.action
+
+
 def test_an_offer_keeps_all_that_a_round_brings():
     reader = OfferReader(tr.ArmMeans(2), None, 0, np.zeros(0, dtype=bool))
     offer = reader.offer(keys={"user": "u17"}, time=3.0)

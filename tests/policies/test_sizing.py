@@ -103,7 +103,7 @@ def test_a_size_that_was_typed_stays() -> None:
     policy = tr.ShadowPrice(rules(), reward=tr.DisjointRidge(n_features=2))
     with pytest.raises(InvalidInput, match=r"features must have shape \(2,\)"):
         policy.decide(np.ones(P))
-    with pytest.raises(InvalidInput, match="must know the same number of actions"):
+    with pytest.raises(InvalidInput, match="must have the same number of actions"):
         tr.ShadowPrice(rules(), reward=tr.Logistic(n_actions=4)).decide(np.ones(P))
 
 
@@ -153,6 +153,26 @@ def test_saved_copied_and_sent_before_and_after_the_first_context(
     expected = play(policy, late=True)
     for other in others:
         require_equal(play(other, late=True), expected)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("make", [tr.ShadowPrice, tr.PessimisticOptimistic])
+def test_rolling_back_to_before_the_first_context(make: Any, late: bool) -> None:
+    settings: Any = {} if make is tr.ShadowPrice else {"slater": 0.1}
+    policy = make(rules(late), **settings)
+    then = policy.hooks.state()
+    assert policy.hooks.roll_back(then, learnt_only=False) == []
+    play(policy, 20, late=late)
+    waiting = policy.decide(np.ones(P) / P)
+    learnt = policy.copy()
+    assert learnt.hooks.roll_back(then, learnt_only=True) == []
+    assert learnt.pending == (waiting.number,)
+    assert policy.hooks.roll_back(then, learnt_only=False) == [waiting.number]
+    assert not policy.totals.any()
+    for one in (learnt, policy):
+        assert not one.hooks.reward_model().n_learnt
+        assert one.rounds == 21
+        play(one, 5, late=late)
 
 
 def test_contexts_by_name() -> None:

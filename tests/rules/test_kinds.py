@@ -37,7 +37,10 @@ def test_scale_is_the_width_of_values_and_limits(rule, scale):
         (lambda: Share("", 0.5), "Share: action must be a name"),
         (lambda: Share([], 0.5), "Share: action must name one action or several"),
         (lambda: Share(["a", "a"], 0.5), "several different ones"),
-        (lambda: Share(["a", 1.5], 0.5), r"action\[1\] must be a name or an index >= 0, but got 1.5"),
+        (
+            lambda: Share(["a", 1.5], 0.5),
+            r"action\[1\] must be a name that is not empty, or an index >= 0, but got 1.5",
+        ),
         (lambda: Share(-1, 0.5), "index >= 0, but got -1"),
         (lambda: Share(None, 0.5), "but got None"),
         (lambda: Capacity("a", 0.5, among=""), "among must name"),

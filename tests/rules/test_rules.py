@@ -313,7 +313,7 @@ def test_a_group_that_matters_must_be_said():
             r"rules\[1\].range must be \(0.0, 1.0\), as in an earlier rule on 'h'",
         ),
         ([Capacity("a", 0.5, name="x"), Share("a", 0.1, name="x")], ABC, "name must be unique, but 'x'"),
-        ([], [], "actions must be a list of names"),
+        ([], [], "actions must name at least one action"),
         ([], 0, "actions must be at least 1"),
         ([], True, "actions must be a list of names"),
         ([], "abc", "actions must be a list of names"),

@@ -107,11 +107,10 @@ def secrets(bench: Bench) -> list[bytes]:
     state = bench.experiment.state
     assert state is not None
     request = DecisionRequest(**visit(13, secret=True))
-    asked = state.input.read(request)
-    x, W = asked.x, asked.W
+    offer = state.input.read(request)
+    x = state.input.x(request, len(offer.ids))
     assert x is not None
-    assert W is not None
-    used = W[:2, 1]
+    used = offer.W[:2, 1]
     given = [SECRET_AGE, SECRET_MINUTES, SECRET_MINUTES / 2, SECRET_REWARD, SECRET_HOURS]
     encoded = [struct.pack("<d", float(one)) for one in (*np.ravel(x)[1:2], *used, *given)]
     sealed = [parts.sealed for row in bench.journal.find(["visit-13"]) if (parts := read_parts(row.data))]

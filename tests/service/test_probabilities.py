@@ -26,7 +26,7 @@ from tightrope.service.requests import EventQuery, ModeRequest
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import Spec, make_spec
-from workbench import CONTEXT, Bench, read, visit, ward
+from workbench import CONTEXT, Bench, arguments, read, visit, ward
 
 GREEDY = f"{Path(__file__).with_name('epsilon_greedy.py')}:EpsilonGreedy"
 ACTIONS = ["none", "low", "high"]
@@ -171,8 +171,8 @@ def test_prices_hard_caps_and_eligibility_have_had_their_say() -> None:
         body = visit(i, usage={"fuel": {"none": 0.0, "low": 0.4, "high": 0.8}}, **some)
         answer = read(bench.decide(body))
         entry = decisions(bench.journal)[-1]
-        asked = reader.read(msgspec.structs.replace(entry.request, actions=entry.offered))
-        decision = twin.decide(**reader.offer(asked))
+        offer = reader.read(msgspec.structs.replace(entry.request, actions=entry.offered))
+        decision = twin.decide(**arguments(offer, twin))
         assert decision.action == entry.action
         assert entry.probabilities == decision.probabilities.tobytes() or entry.probability == 1.0
         assert entry.probability == answer["probability"] == decision.probabilities[decision.row]

@@ -24,7 +24,7 @@ from tightrope.service.requests import (
     SnapshotRequest,
 )
 from tightrope.spec import Spec, SpecError, make_spec
-from workbench import CONTEXT, Bench, code, read
+from workbench import CONTEXT, Bench, arguments, code, read
 
 ACTIONS = ["none", "low", "high"]
 CATEGORIES = {
@@ -196,8 +196,8 @@ def test_it_decides_as_the_library_does(name: str) -> None:
     random = np.random.default_rng(3)
     for i in range(60):
         body = {"event_id": str(i), **request(name, random)}
-        asked = reader.read(msgspec.convert(body, DecisionRequest))
-        decision = policy.decide(**reader.offer(asked))
+        offer = reader.read(msgspec.convert(body, DecisionRequest))
+        decision = policy.decide(**arguments(offer, policy))
         assert read(bench.decide(body))["action"] == decision.action
         whole = outcome(name, random)
         read(bench.learn(str(i), **whole))

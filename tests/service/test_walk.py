@@ -15,9 +15,9 @@ from types import FrameType
 from typing import Any
 
 import tightrope
+from tightrope.offer import Offer
 from tightrope.service.answer import Answer
 from tightrope.service.experiment import Op
-from tightrope.service.experiment.policy_input import Asked
 from tightrope.service.http.server import make_service
 from tightrope.service.journal.entries import Decided
 from tightrope.service.journal.rows import Row
@@ -28,7 +28,7 @@ SOURCE = Path(tightrope.__file__).parent
 PAGE = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 
 # What a decision is on its way: bytes, a request, an operation, what was read of it, an entry, a row, an answer.
-Forms = (DecisionRequest, Op, Asked, Decided, Row, Answer)
+Forms = (DecisionRequest, Op, Offer, Decided, Row, Answer)
 LAST = visit(9)
 
 

@@ -15,6 +15,8 @@ import httpx
 import numpy as np
 import uvicorn
 
+from tightrope.offer import Offer
+from tightrope.policies import Policy
 from tightrope.service.answer import Answer
 from tightrope.service.experiment import Experiment, Op
 from tightrope.service.http import handlers
@@ -83,6 +85,15 @@ def arms(name: str = "arms", rules: list[dict[str, Any]] | None = None, **policy
 def visit(i: int, **more: Any) -> bytes:
     body = {"event_id": f"visit-{i}", "context": {"age": (37 * i) % 100, "sex": "fm"[i % 2]}, **more}
     return json.dumps(body).encode()
+
+
+def arguments(offer: Offer, policy: Policy) -> dict[str, Any]:
+    """An offer as the arguments of `decide`."""
+    asks = policy.hooks.setting()
+    given: dict[str, Any] = {"features": offer.phi, "cost_features": offer.psi, "group": offer.group}
+    given["costs"] = offer.W if asks is not None and np.any(asks.seen_before) else None
+    given["actions"] = None if offer.whole else offer.ids
+    return {**given, **({"context": offer.context} if policy.hooks.sees_context else {})}
 
 
 class Bench:

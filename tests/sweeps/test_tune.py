@@ -344,7 +344,7 @@ def test_other_policies_need_a_sweep(tmp_path):
     for kinds in (["uniform"], ["shadow-price", "uniform"]):
         spec = make_spec({**ADS, "policy": [{"kind": kind} for kind in kinds]})
         with pytest.raises(
-            SpecError, match=r"sweep: is missing.*'shadow-price' or 'pessimistic-optimistic' alone"
+            SpecError, match=r"sweep: is missing.* Only 'shadow-price' and 'pessimistic-optimistic' have"
         ):
             tune(spec, None, tmp_path)
 

@@ -91,17 +91,10 @@ def fit(
     found = compare_models(given, model or None, **how)
     page = found.save(output.out or Path("fit"))
     written = page.parent / "spec.toml"
+    title = "models of the {}, on rows that they have not learnt from"
     output.show(
         {"rows": found.frame_rows(), "words": found.words(), "page": str(page), "spec": str(written)},
-        *map(_table, found.comparisons),
+        *(table(title.format(one.what), *one.table("{} ←")) for one in found.comparisons),
         *found.words(),
         f"the page is {page}, the spec {written}",
     )
-
-
-def _table(comparison: Any) -> Any:
-    head, rows = comparison.table()
-    for one, row in zip(comparison.fitted, rows, strict=True):
-        if one is comparison.recommended:
-            row[0] += " ←"
-    return table(f"models of the {comparison.what}, on rows that they have not learnt from", head, rows)

@@ -28,19 +28,15 @@ from tightrope.encoder.columns import (
     NumberColumn,
     Refused,
     declarations,
-    design_of,
-    example_of,
     fitted_column,
-    kind_of,
     known_column,
-    schema_of,
 )
 from tightrope.encoder.fields import Category, Field, Number
 from tightrope.errors import InvalidInput
 from tightrope.files import write_json
-from tightrope.frames import frame_of, row_of
+from tightrope.frames import Frame, row_of
 from tightrope.messages import did_you_mean
-from tightrope.validation import Array, Outside
+from tightrope.validation import Array, Outside, finite_number
 
 _VERSION = 1
 
@@ -136,7 +132,7 @@ class Encoder:
             As in the constructor, in the place of what was given there.
         """
         declared = self._declared if columns is None else declarations(columns)
-        frame = frame_of(table, None if declared is None else list(declared))
+        frame = Frame(table, None if declared is None else list(declared))
         if declared is None:
             declared = declarations(frame.names)
         read = {name: frame.column(name) for name in declared}
@@ -145,7 +141,7 @@ class Encoder:
                 f"an encoder needs a column and a row, but got {len(declared)} and {len(frame)}"
             )
         made = {name: fitted_column(name, one, read[name]) for name, one in declared.items()}
-        x = design_of(made, frame)
+        x = _design(made, frame)
         self._become(made, float(np.linalg.norm(x, axis=1).max()) if self.unit else 1.0)
         return self
 
@@ -167,7 +163,7 @@ class Encoder:
     def design(self, table: Any) -> Array:
         """`transform` of a table before it is divided by `norm`: the constant is 1."""
         self._require_fitted()
-        return design_of(self.columns, frame_of(table, list(self.columns)))
+        return _design(self.columns, Frame(table, list(self.columns)))
 
     def vector(self, context: Any) -> Array:
         """x of one row by column names, (n_features,), which may hold no other names: for what callers send.
@@ -192,7 +188,7 @@ class Encoder:
         return {
             name: (float(column.min or 0.0), float(column.max or 0.0), column.outside)
             for name, column in self.columns.items()
-            if kind_of(column) == "number" and isinstance(column, NumberColumn)
+            if type(column) is NumberColumn
         }
 
     def outside(self, context: Mapping[str, Any]) -> list[str]:
@@ -201,12 +197,15 @@ class Encoder:
 
     def example(self) -> dict[str, Any]:
         """A row that it takes, of means and first values."""
-        return {name: example_of(column) for name, column in self.columns.items()}
+        return {name: column.example() for name, column in self.columns.items()}
 
     def schema(self) -> dict[str, Any]:
         """What `vector` takes, as JSON Schema."""
         needed = [name for name, column in self.columns.items() if column.missing == "error"]
-        properties = {name: schema_of(column) for name, column in self.columns.items()}
+        properties = {name: column.schema() for name, column in self.columns.items()}
+        for name in properties.keys() - {*needed}:
+            either = [properties[name], {"type": "null"}]
+            properties[name] = {"anyOf": either, "description": "null where it is missing"}
         return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
     @property
@@ -225,7 +224,6 @@ class Encoder:
         return number
 
     def copy(self) -> Self:
-        """An independent one, as declared and as fitted."""
         return copy(self)
 
     # Plain data
@@ -247,27 +245,18 @@ class Encoder:
                 raise InvalidInput(f"an encoder has no field {name!r}; allowed: version, unit, norm, columns")
         version, norm, columns = data.get("version", _VERSION), data.get("norm", 1.0), data.get("columns")
         if version != _VERSION:
-            raise InvalidInput(
-                f"version must be {_VERSION}, the one that this release reads, but got {version!r}"
-            )
-        if (
-            isinstance(norm, bool)
-            or not isinstance(norm, int | float)
-            or not (math.isfinite(norm) and norm > 0)
-        ):
-            raise InvalidInput(f"norm must be a finite number above 0, but got {norm!r}")
+            raise InvalidInput(f"version must be {_VERSION}, which this release reads, but got {version!r}")
+        norm = finite_number("norm", norm, low=0.0, open_low=True)
         if not isinstance(columns, Mapping) or not columns:
             raise InvalidInput(f"columns must be a table of columns by name, but got {columns!r}")
         made = {name: known_column(name, stated) for name, stated in columns.items()}
-        return cls._known(columns, made, float(norm), data.get("unit", True))
+        return cls._known(columns, made, norm, data.get("unit", True))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as JSON."""
         write_json(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The encoder that was saved."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
@@ -292,7 +281,7 @@ class Encoder:
     def __repr__(self) -> str:
         if not self.fitted:
             return f"Encoder({list(self._declared or ())}, not fitted)"
-        kinds = ", ".join(f"{name}: {kind_of(column)}" for name, column in self.columns.items())
+        kinds = ", ".join(f"{name}: {column.kind}" for name, column in self.columns.items())
         return f"Encoder({kinds}; {self.n_features} features)"
 
     def _repr_html_(self) -> str:
@@ -300,10 +289,10 @@ class Encoder:
             known = [("columns", list(self._declared or ()) or "all of the table")]
             return displays.page("Encoder, not fitted yet", displays.facts(known))
         ends = [*(at for _, at, _ in self._writers), self.n_features]
-        rows = [
-            (name, kind_of(self.columns[name]), self.columns[name].missing, ", ".join(self.names[at:end]))
-            for (name, at, _), end in zip(self._writers, ends[1:], strict=True)
-        ]
+        rows = []
+        for (name, at, _), end in zip(self._writers, ends[1:], strict=True):
+            column = self.columns[name]
+            rows.append((name, column.kind, column.missing, ", ".join(self.names[at:end])))
         return displays.page(
             f"Encoder: {len(rows)} columns become {self.n_features} features, the constant among them",
             displays.table(("column", "type", "where missing", "features"), rows),
@@ -320,12 +309,11 @@ class Encoder:
         return encoder
 
     def _become(self, columns: dict[str, Column], norm: float) -> None:
-        names, writers = ["one"], []
+        names, self._writers = ["one"], []
         for name, column in columns.items():
-            writers.append((name, len(names), column.writer()))
+            self._writers.append((name, len(names), column.writer()))
             names += [name + suffix for suffix in column.suffixes()]
         self.columns, self.names, self.n_features, self.norm = columns, tuple(names), len(names), norm
-        self._writers = writers
         self._numbers = [(name, columns[name].is_outside) for name in self.ranges]  # type: ignore[union-attr]
         self.fitted = True
 
@@ -345,6 +333,12 @@ class Encoder:
             raise InvalidInput(f"{field} {refused}", field=field) from None
         norm = self.norm
         return np.array([entry / norm for entry in x])
+
+
+def _design(columns: Mapping[str, Column], frame: Frame) -> Array:
+    """A one and the entries of all columns, of each row of a table (n, n_features)."""
+    blocks = [column.block(name, frame.column(name)) for name, column in columns.items()]
+    return np.column_stack([np.ones(len(frame)), *blocks])
 
 
 def _n_levels(column: Column) -> int | None:

@@ -28,11 +28,10 @@ class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid
         low, high = finite_number("min", self.min), finite_number("max", self.max)
         if not (low < high and math.isfinite(high - low)):
             raise InvalidInput(
-                f"`min < max` must hold, at a finite distance, but got min = {low:g}, max = {high:g}"
+                f"`min < max` must hold, a finite distance apart, but got min = {low:g}, max = {high:g}"
             )
 
     def column(self) -> NumberColumn:
-        """As an encoder reads it."""
         low, high = float(self.min), float(self.max)
         return NumberColumn(min=low, max=high, outside=self.outside, mean=low, deviation=high - low)
 
@@ -62,7 +61,6 @@ class Category(msgspec.Struct, frozen=True, tag_field="type", tag="category", fo
         msgspec.structs.force_setattr(self, "values", tuple(given))
 
     def column(self) -> CategoryColumn:
-        """As an encoder reads it."""
         return CategoryColumn(values=self.values)
 
     @property
@@ -96,7 +94,6 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def n_features(self) -> int:
-        """p, the length of x."""
         return self.count + 1
 
     def rows(self, given: Any, n_actions: int | None = None) -> Array:
@@ -110,5 +107,4 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return np.ascontiguousarray(x * (math.sqrt(1.0 / (1 + self.count)) * (1.0 - 2.0**-50)))
 
     def example(self) -> list[float]:
-        """Numbers that it takes: the least."""
         return [float(self.min)] * self.count

@@ -17,7 +17,7 @@ from tightrope.kernels import shadow_loop
 from tightrope.models import hooks
 from tightrope.policies import PessimisticOptimistic, Policy, ShadowPrice
 from tightrope.policies.hooks import Player
-from tightrope.policies.shadow_price.memory import Remembered
+from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
 from tightrope.validation import Array
 
 Runner = Callable[[int, NDArray[np.int64]], Replication]
@@ -39,11 +39,9 @@ def compiled(policy: Player, env: Tabular, terms: Terms) -> Runner | None:
     world = tabular_arrays(env)
     simulate: Loop | None = None
     if isinstance(policy, PessimisticOptimistic):
-        if not (policy.hooks.n_constraints and env.seen_mixed):
-            simulate = _pessimistic_optimistic(policy, env, world)
+        simulate = _pessimistic_optimistic(policy, env, world)
     elif isinstance(policy, ShadowPrice):
-        if not env.random_before:
-            simulate = _shadow_price(policy, env, world)
+        simulate = _shadow_price(policy, env, world)
     elif loop in COMPARATORS:
         simulate = functools.partial(_comparator, policy, loop, world)
     if simulate is None:
@@ -70,9 +68,10 @@ def policy_seed(seed: int, replication: int) -> int:
 
 def _pessimistic_optimistic(
     policy: PessimisticOptimistic, env: Tabular, world: kernels.TabularArrays
-) -> Loop:
-    state = policy.hooks.compiled_state()
-    reward_rows, cost_rows = model_rows(env, "reward", state.reward), model_rows(env, "cost", state.cost)
+) -> Loop | None:
+    if policy.hooks.n_constraints and env.seen_mixed:
+        return None
+    reward_rows, cost_rows = _rows(env, policy.hooks.compiled_state())
     p = max(reward_rows.shape[2], cost_rows.shape[2])
 
     def simulate(run: kernels.Run) -> tuple[int, Policy]:
@@ -87,13 +86,14 @@ def _pessimistic_optimistic(
 
 
 def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArrays) -> Loop | None:
-    """None where what the policy remembers are not rounds of this world."""
+    """None where costs are drawn before acting, or what the policy remembers are not rounds of this world."""
+    if env.random_before:
+        return None
     state = policy.hooks.compiled_state()
-    reward_rows, cost_rows = model_rows(env, "reward", state.reward), model_rows(env, "cost", state.cost)
-    first, twins = _equal_contexts(policy, env, reward_rows, cost_rows)
-    if state.solve is not None or any(
-        entry is not None and entry.key() not in first for entry in state.memory.entries
-    ):
+    reward_rows, cost_rows = _rows(env, state)
+    first, twins = _equal_contexts(policy, env)
+    remembered = [entry for entry in state.memory.entries if entry is not None]
+    if state.solve is not None or any(one.key() not in first for one in remembered):
         return None
 
     def simulate(run: kernels.Run) -> tuple[int, Policy]:
@@ -101,9 +101,8 @@ def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArray
         own = twin.hooks.compiled_state()
         reward = _standardised_arrays(own.reward, reward_rows)
         cost = _standardised_arrays(own.cost, cost_rows)
-        memory = _memory_arrays(twin, env.n_contexts, twins, first)
-        K, J = len(twin.totals), env.n_actions
-        E = len(memory.counts)
+        memory = _memory_arrays(own.memory, twin.memory, twins, first)
+        K, J, E = len(twin.totals), env.n_actions, len(memory.counts)
         sample = shadow_loop.SampleArrays(
             contexts=np.zeros(E, dtype=np.int64),
             weights=np.zeros(E),
@@ -113,9 +112,8 @@ def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArray
             solver=np.zeros(kernels.prices.solver_size(K)),
             state=np.zeros(shadow_loop.SAMPLE_STATE),
         )
-        arrays = shadow_loop.ShadowArrays(
-            reward, cost, own.columns, own.core, memory, sample, np.uint64(twin.seed)
-        )
+        seed = np.uint64(twin.seed)
+        arrays = shadow_loop.ShadowArrays(reward, cost, own.columns, own.core, memory, sample, seed)
         q = max(reward_rows.shape[2], cost_rows.shape[2]) + 1
         workspace = shadow_loop.ShadowWorkspace(
             trace=np.empty(kernels.shadow.trace_size(J, K)),
@@ -133,57 +131,54 @@ def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArray
 
 def first_equal_contexts(policy: ShadowPrice, env: Tabular) -> NDArray[np.int64]:
     """For each context the first that shows the policy just the same, (C,): one entry of its memory serves both."""
-    state = policy.hooks.compiled_state()
-    rows = model_rows(env, "reward", state.reward), model_rows(env, "cost", state.cost)
-    return _equal_contexts(policy, env, *rows)[1]
+    return _equal_contexts(policy, env)[1]
 
 
-def _equal_contexts(
-    policy: ShadowPrice, env: Tabular, reward_rows: Array, cost_rows: Array
-) -> tuple[dict[bytes, int], NDArray[np.int64]]:
-    """The first context of each key, and of each context."""
-    keys = [_shown(env, c, policy, reward_rows, cost_rows).key() for c in range(env.n_contexts)]
-    first = {key: c for c, key in reversed(list(enumerate(keys)))}
-    return first, np.array([first[key] for key in keys], dtype=np.int64)
+def _equal_contexts(policy: ShadowPrice, env: Tabular) -> tuple[dict[bytes, int], NDArray[np.int64]]:
+    """The first context of each key by which the policy's memory tells contexts apart, and of each context."""
+    state, K = policy.hooks.compiled_state(), policy.hooks.n_constraints
+    read = [*zip((state.reward, state.cost), _rows(env, state))]
+    first: dict[bytes, int] = {}
+    twins = np.empty(env.n_contexts, dtype=np.int64)
+    for c in range(env.n_contexts):
+        ids = np.flatnonzero(env.available[c]).astype(np.int64)
+        phi, psi = (
+            None
+            if model is None or not model.n_features
+            else np.ascontiguousarray(rows[c] if rows.shape[1] == 1 else rows[c, ids])
+            for model, rows in read
+        )
+        W = np.ascontiguousarray(np.array(env.costs[c, ids])[:, :K])
+        W[:, state.columns] = 0.0
+        twins[c] = first.setdefault(Remembered(ids, phi, psi, W).key(), c)
+    return first, twins
 
 
-def _shown(env: Tabular, c: int, policy: ShadowPrice, reward_rows: Array, cost_rows: Array) -> Remembered:
-    ids, state = np.flatnonzero(env.available[c]).astype(np.int64), policy.hooks.compiled_state()
-    phi, psi = (
-        None
-        if model is None or not model.n_features
-        else np.ascontiguousarray(rows[c] if rows.shape[1] == 1 else rows[c, ids])
-        for model, rows in ((state.reward, reward_rows), (state.cost, cost_rows))
-    )
-    W = np.array(env.costs[c, ids])[:, : policy.hooks.n_constraints]
-    W[:, state.columns] = 0.0
-    return Remembered(ids, phi, psi, np.ascontiguousarray(W))
+def _rows(env: Tabular, state: Any) -> tuple[Array, Array]:
+    return model_rows(env, "reward", state.reward), model_rows(env, "cost", state.cost)
 
 
 def _standardised_arrays(model: Any, rows: Array) -> shadow_loop.StandardisedArrays:
     if model is None:
         # Of no actions and no features: kernels ask for its size even where nothing is learnt.
-        return shadow_loop.StandardisedArrays(
-            np.zeros(1), 1, kernels.new_ridge(0, 1, 0), np.zeros(1), np.zeros(1)
-        )
-    if not model.n_features:
-        return shadow_loop.StandardisedArrays(np.zeros(1), 1, model.flat, model.spread, np.zeros(1))
+        flat, spread = kernels.new_ridge(0, 1, 0), np.zeros(1)
+    else:
+        flat, spread = model.flat, model.spread
+    if model is None or not model.n_features:
+        rows = np.zeros((1, 1, 1))
     per_context, p = rows.shape[1:]
     return shadow_loop.StandardisedArrays(
-        rows.reshape(-1), per_context, model.flat, model.spread, np.empty(per_context * p)
+        rows.reshape(-1), per_context, flat, spread, np.zeros(per_context * p)
     )
 
 
 def _memory_arrays(
-    policy: ShadowPrice, n_contexts: int, twins: NDArray[np.int64], first: dict[bytes, int]
+    memory: RoundMemory, room: int, twins: NDArray[np.int64], first: dict[bytes, int]
 ) -> shadow_loop.MemoryArrays:
-    memory, E = policy.hooks.compiled_state().memory, min(n_contexts, policy.memory)
-    slots = np.full(policy.memory, -1, dtype=np.int64)
-    contexts, counts = (
-        np.zeros(max(E, len(memory.entries)), dtype=np.int64),
-        np.zeros(max(E, len(memory.entries))),
-    )
-    entries = np.full(n_contexts, -1, dtype=np.int64)
+    C = len(twins)
+    slots, entries = np.full(room, -1, dtype=np.int64), np.full(C, -1, dtype=np.int64)
+    counts = np.zeros(max(min(C, room), len(memory.entries)))
+    contexts = np.zeros(len(counts), dtype=np.int64)
     slots[: len(memory)] = memory.slots
     for number, entry in enumerate(memory.entries):
         if entry is not None:

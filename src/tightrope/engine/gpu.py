@@ -43,7 +43,6 @@ from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import for_problem
 from tightrope.result import Result
-from tightrope.validation import Array
 
 __all__ = ["cuda_device", "simulate_many"]
 
@@ -101,7 +100,7 @@ def simulate_many(
         )
     if precision not in SMALLEST_RIDGE:
         raise InvalidInput(f"precision must be 'single' or 'double', but got {precision!r}.")
-    labels = [policy_name(policy) for policy in policies] if names is None else list(names)
+    labels = list(map(policy_name, policies)) if names is None else list(names)
     if len(labels) != len(policies):
         raise InvalidInput(
             f"names must have one entry for each of {len(policies)} policies, but has {len(labels)}."
@@ -114,10 +113,8 @@ def simulate_many(
         if shape["REAL"] == "float":
             require_short(policy, terms.rounds)
     device = cuda_device() if device is None else device
-    if device.shared_bytes < SHARED_BYTES:
-        shapes = [
-            program_for(policy, env, precision, keep_choices, device.shared_bytes) for policy in policies
-        ]
+    if (room := device.shared_bytes) < SHARED_BYTES:
+        shapes = [program_for(policy, env, precision, keep_choices, room) for policy in policies]
 
     groups: dict[Program, list[int]] = {}
     for i, shape in enumerate(shapes):
@@ -127,35 +124,22 @@ def simulate_many(
         started = time.perf_counter()
         batches, device_seconds = _launch(program, [policies[i] for i in members], env, terms, device)
         seconds = (time.perf_counter() - started) / len(members)
-        more = {
-            "engine": f"gpu, {precision} precision",
-            "device": device.name,
-            "device seconds": device_seconds / len(members),
-        }
-        for batch, i in zip(batches, members):
+        more: dict[str, Any] = {"engine": f"gpu, {precision} precision", "device": device.name}
+        more["device seconds"] = device_seconds / len(members)
+        for left, i in zip(batches, members):
             results[i] = terms.result(
-                policies[i], env, best, settings=more, name=labels[i], seconds=seconds, **batch._asdict()
+                policies[i], env, best, settings=more, name=labels[i], seconds=seconds, **left
             )
     return [result for result in results if result is not None]
 
 
-class Batch(NamedTuple):
-    """What the replications of one setting leave."""
-
-    records: Array
-    last_violation: NDArray[np.int64]
-    choices: NDArray[np.int16] | None
-
-
 def _launch(
     program: Program, policies: Sequence[Any], env: Tabular, terms: Terms, device: Device
-) -> tuple[list[Batch], float]:
-    """All replications of policies of one shape, in as few launches as the device's memory allows."""
+) -> tuple[list[dict[str, Any]], float]:
+    """All replications of policies of one shape, in as few launches as the device's memory allows; what those of each leave."""
     rounds, replications, seed, grid, keep_choices = terms
     K, S, G = env.n_constraints, len(policies), len(grid)
-    compared = program.kernel == COMPARATOR
-    fields = program["FIELDS"]
-    world = world_arguments(env)
+    compared, fields, world = program.kernel == COMPARATOR, program["FIELDS"], world_arguments(env)
     constants: dict[str, NDArray[Any]] = {"seed_keys": seed_keys(seed)}
     real: type[Any] = np.float32 if program["REAL"] == "float" else np.float64
     if compared:
@@ -170,7 +154,7 @@ def _launch(
             constants["known_costs"] = np.ascontiguousarray(env.costs[0])
     a_replication = _work_bytes(program) + 2 * (8 * G * fields + 4 * K + (2 * rounds if keep_choices else 0))
     most = max(1, device.memory() // (S * a_replication))
-    batches: list[list[Batch]] = [[] for _ in policies]
+    launches: list[list[NDArray[Any]]] = []
     seconds = 0.0
     for first in range(0, replications, most):
         n = min(most, replications - first)
@@ -183,33 +167,22 @@ def _launch(
             randomised.append(np.array(seeds, dtype=np.uint64))
         if compared:
             randomised.append(np.array([policy.rounds for policy in policies], dtype=np.uint64))
-        outputs, taken = device.run(
-            program,
-            blocks * S,
-            [
-                *world,
-                *own,
-                *randomised,
-                np.uint32(first),
-                np.uint32(n),
-                np.int32(rounds),
-                grid.astype(np.int32),
-                np.int32(G),
-                np.int32(blocks),
-                Work(_work_bytes(program) * blocks * program.together * S),
-                Output((S, G, fields, n), "f8", (0, 3, 1, 2)),
-                Output((S, K, n), "i4", (0, 2, 1)),
-                Output((S, rounds if keep_choices else 0, n), "u2", (0, 2, 1)),
-            ],
-            constants,
+        size = np.uint32(first), np.uint32(n), np.int32(rounds), grid.astype(np.int32), np.int32(G)
+        wanted = (
+            Output((S, G, fields, n), "f8", (0, 3, 1, 2)),
+            Output((S, K, n), "i4", (0, 2, 1)),
+            Output((S, rounds if keep_choices else 0, n), "u2", (0, 2, 1)),
         )
+        work = Work(_work_bytes(program) * blocks * program.together * S)
+        arguments = [*world, *own, *randomised, *size, np.int32(blocks), work, *wanted]
+        outputs, taken = device.run(program, blocks * S, arguments, constants)
         seconds += taken
-        for s in range(S):
-            records, last, choices = (array[s] for array in outputs)
-            batches[s].append(
-                Batch(records, last.astype(np.int64), choices.astype(np.int16) if keep_choices else None)
-            )
-    return [_joined(batch) for batch in batches], seconds
+        launches.append(outputs)
+    parts = zip(*launches)
+    records, last, choices = (one[0] if len(one) == 1 else np.concatenate(one, axis=1) for one in parts)
+    kept = choices.astype(np.int16) if keep_choices else [None] * S
+    each = zip(records, last.astype(np.int64), kept)
+    return [dict(zip(("records", "last_violation", "choices"), one)) for one in each], seconds
 
 
 def _work_bytes(program: Program) -> int:
@@ -220,14 +193,6 @@ def _work_bytes(program: Program) -> int:
         itemsize = 4 if program["REAL"] == "float" else 8
         return 0 if program["STATE_IN_SHARED"] else int(program["STATE"]) * itemsize
     return 8 * int(program["WORK"] if program.kernel == ONE_BLOCK else program["STATE"])
-
-
-def _joined(batches: Sequence[Batch]) -> Batch:
-    if len(batches) == 1:
-        return batches[0]
-    records, last, choices = zip(*batches)
-    kept = None if choices[0] is None else np.concatenate(choices)
-    return Batch(np.concatenate(records), np.concatenate(last), kept)
 
 
 # --- where kernels run ---
@@ -306,9 +271,8 @@ class _Cuda:
         passed, outputs = [], []
         for argument in arguments:
             if isinstance(argument, Output):
-                array = cupy.zeros(argument.shape, argument.dtype)
-                outputs.append((array, argument.axes))
-                passed.append(array)
+                passed.append(cupy.zeros(argument.shape, argument.dtype))
+                outputs.append((passed[-1], argument.axes))
             elif isinstance(argument, Work):
                 passed.append(cupy.empty(max(argument.size, 8), np.uint8))
             elif isinstance(argument, np.ndarray):

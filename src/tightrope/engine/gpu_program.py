@@ -55,12 +55,10 @@ class Program:
 
     @property
     def name(self) -> str:
-        """The kernel's name."""
         return CODES[self.kernel].lower()
 
     @property
     def source(self) -> str:
-        """The text to compile."""
         own = self.kernel == SHADOW_PRICE
         macros = [
             *kernels.cuda_constants().items(),
@@ -128,12 +126,9 @@ def program_for(
 def require_short(policy: PessimisticOptimistic | ShadowPrice, rounds: int) -> None:
     """Refuse more rounds than single precision is good for."""
     state = policy.hooks.compiled_state()
-    models: list[Any] = [state.reward, state.cost]
-    for model in models:
-        if model is None:
-            continue
-        most = MOST_PULLS if hooks.compiled(model) == "arms" else MOST_UPDATES
-        if rounds + hooks.n_learnt(model) > most:
+    for model in (state.reward, state.cost):
+        most = MOST_PULLS if model is not None and hooks.compiled(model) == "arms" else MOST_UPDATES
+        if model is not None and rounds + hooks.n_learnt(model) > most:
             raise InvalidInput(
                 f"in single precision {model!r} is good for {most:,} rounds, but got {rounds:,}: use precision='double'."
             )
@@ -149,8 +144,9 @@ def _policy_program(
     J, K = env.n_actions, env.n_constraints
     state = policy.hooks.compiled_state()
     reward, cost = state.reward, state.cost
-    parts = {"reward": _part("reward", reward, env), "cost": _part("cost", cost, env)}
-    for part in parts.values():
+    one, two = _part("reward", reward, env), _part("cost", cost, env)
+    p = max(one.features, two.features)
+    for part in (one, two):
         _require_size("features", part.features)
         if part.ridge is not None and part.ridge < SMALLEST_RIDGE[precision]:
             remedy = "precision='double' or " if part.ridge >= SMALLEST_RIDGE["double"] else ""
@@ -158,19 +154,14 @@ def _policy_program(
                 f"ridge must be at least {SMALLEST_RIDGE[precision]:g} on a GPU in {precision} precision, where Σ⁻¹ is never "
                 f"refreshed, but got {part.ridge:g}: use {remedy}engine='cpu'."
             )
-    one, two = parts["reward"], parts["cost"]
     arm_costs = J * K if two.kind == kernels.ARM_MODEL else 0
-    small = (
-        J <= FEW_ACTIONS
-        and K <= FEW_CONSTRAINTS
-        and arm_costs <= FEW_ARM_COSTS
-        and max(one.features, two.features) <= FEW_FEATURES
-    )
+    few = J <= FEW_ACTIONS and K <= FEW_CONSTRAINTS
+    small = few and arm_costs <= FEW_ARM_COSTS and p <= FEW_FEATURES
     kernel = ONE_THREAD if small else ONE_BLOCK
     models = kernels.cuda_models([part.sizes(kernel) for part in (one, two)])
     memory = models["STATE"]
     itemsize = 4 if precision == "single" else 8
-    threads = BLOCK_THREADS if max(one.features, two.features) == 0 or not small else 32
+    threads = BLOCK_THREADS if p == 0 or not small else 32
     shared = threads * memory * itemsize if small else 0
     if shared > shared_bytes:
         threads, shared = BLOCK_THREADS, 0
@@ -180,14 +171,8 @@ def _policy_program(
         "K_POLICY": K if constrained else 0,
         "KNOWN_COSTS": int(known),
         "CLIPPED_REWARD(x)": _CLIPPED_REWARD[float(kernels.least_reward(state.core))],
-        "REWARD_MODEL": one.kind,
-        "P": one.features,
-        "BLOCKS": one.blocks,
-        "ROWS": one.rows,
-        "COST_MODEL": two.kind,
-        "COST_P": two.features,
-        "COST_BLOCKS": two.blocks,
-        "COST_ROWS": two.rows,
+        **dict(zip(("REWARD_MODEL", "P", "BLOCKS", "ROWS"), one[:4])),
+        **dict(zip(("COST_MODEL", "COST_P", "COST_BLOCKS", "COST_ROWS"), two[:4])),
         **models,
         **kernels.cuda_tally(J, K, env.cost_noise != "none" and not (constrained and known)),
     }
@@ -197,14 +182,14 @@ def _policy_program(
             "STRIDE": threads,
             "STATE_IN_SHARED": int(shared > 0),
             "SAME_COUNTS": int(arms and np.array_equal(reward.counts, cost.counts)),
-            "TILE": 3 if max(one.features, two.features) <= 24 else 2,
+            "TILE": 3 if p <= 24 else 2,
             "LAUNCH_BOUNDS": f"__launch_bounds__({threads})",
         }
     else:
         # Actions that a warp takes at a time: several, where they share a matrix and every warp still has some.
         shared_matrix = one.blocks == two.blocks == 1
         common |= {"ACTION_TILE": min(4, math.ceil(J / (BLOCK_THREADS // 32))) if shared_matrix else 1}
-        common |= kernels.cuda_block(J, K, memory, max(one.features, two.features, 1), itemsize)
+        common |= kernels.cuda_block(J, K, memory, max(p, 1), itemsize)
     return Program(kernel, _sizes(common, kernel), precision == "single", threads, shared)
 
 

@@ -35,12 +35,8 @@ def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[
         if points >= rounds:
             return np.arange(1, rounds + 1)
         half = max(1, points // 2)
-        chosen = np.concatenate(
-            [
-                np.geomspace(1, rounds, half).round(),
-                np.linspace(rounds / (points - half + 1), rounds, points - half + 1),
-            ]
-        )
+        even = points - half + 1
+        chosen = np.r_[np.geomspace(1, rounds, half).round(), np.linspace(rounds / even, rounds, even)]
         return np.unique(chosen.round().astype(np.int64))
     given = np.array([whole_number(f"record[{i}]", r, low=1) for i, r in enumerate(record)], dtype=np.int64)
     if len(given) and given.max() > rounds:
@@ -85,8 +81,8 @@ class Terms(NamedTuple):
         **rest: Any,
     ) -> Result:
         """The `Result` of replications whose tallies are `records`, (R, G, fields)."""
-        K = env.n_constraints
-        tallies = kernels.tally_views(records, env.n_actions, K)
+        tallies = kernels.tally_views(records, env.n_actions, env.n_constraints)
+        described = {"policy": repr(policy), "environment": repr(env), "rounds": self.rounds}
         return Result(
             policy=name,
             scenario=env.name,
@@ -96,21 +92,12 @@ class Terms(NamedTuple):
             cost=np.ascontiguousarray(tallies.costs),
             mean_cost=np.ascontiguousarray(tallies.mean_costs),
             counts=np.ascontiguousarray(tallies.counts),
-            optimum=best.value,
-            optimum_interval=best.interval,
-            optimal_reward=best.earned,
-            baseline=best.baseline,
             seed=self.seed,
             actions=env.actions,
             constraints=env.constraints,
-            scales=tuple(Units.of(env.rules, K).scales.tolist()),
-            settings={
-                "policy": repr(policy),
-                "environment": repr(env),
-                "rounds": self.rounds,
-                "replications": len(records),
-                **(settings or {}),
-            },
+            scales=tuple(Units.of(env.rules, env.n_constraints).scales.tolist()),
+            settings={**described, "replications": len(records), **(settings or {})},
+            **best._asdict(),
             **rest,
         )
 
@@ -118,10 +105,10 @@ class Terms(NamedTuple):
 class Optimum(NamedTuple):
     """The optimum per round, its interval, where it comes from; and what it earns by each recorded round if it changes."""
 
-    value: float | None
-    interval: tuple[float, float] | None
+    optimum: float | None
+    optimum_interval: tuple[float, float] | None
     baseline: str
-    earned: Array | None = None
+    optimal_reward: Array | None = None
 
 
 def known_optimum(env: Environment | Custom, optimum: float | None, grid: NDArray[np.int64]) -> Optimum:

@@ -19,7 +19,7 @@ from tightrope.models import Model
 from tightrope.policies import Policy
 from tightrope.policies.hooks import Player, PolicyHooks, traits_of
 from tightrope.policies.watch import FIRST_LOOK, never_tried, totals_above, units_counted
-from tightrope.problem import Part, which_before
+from tightrope.problem import Part, Problem, which_before
 from tightrope.rules import Units
 from tightrope.validation import Array
 
@@ -94,16 +94,42 @@ class World(abc.ABC):
     """
 
     def __init__(self, policy: Player, env: Environment | Custom) -> None:
-        self.env, self.traits = env, traits_of(policy)
+        self.env, self.traits, self._problem = env, traits_of(policy), env.problem()
         before, K = which_before(env.costs_seen, env.n_constraints), env.n_constraints
         constrained = self.traits.n_constraints != 0 and K > 0
         self.before = np.flatnonzero(before) if constrained and before.any() else None
         self.after = np.flatnonzero(~before) if constrained and not before.all() else None
-        self.shows_group = any(rule.among is not None for rule in self.traits.rules or ())
+        self._shows_group = any(rule.among is not None for rule in self.traits.rules or ())
+        self._models = {"reward": self.traits.reward_model(), "cost": self.traits.cost_model()}
 
-    @abc.abstractmethod
     def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
         """What `decide` is given in round t, and the ids of the actions on offer."""
+        context = self.context(t)
+        offer: dict[str, Any] = {"features": self._shown("reward", context.features, context.ids)}
+        if self.before is not None:
+            offer["costs"] = np.ascontiguousarray(context.W[:, self.before])
+        if self.after is not None:
+            features = context.features if context.cost_features is None else context.cost_features
+            shown = self._shown("cost", features, context.ids)
+            offer["costs" if self.before is None else "cost_features"] = shown
+        if self.sleeps(context):
+            offer["actions"] = context.ids.tolist()
+        if self.traits.sees_context:
+            offer["context"] = context.drawn
+        if self._shows_group:
+            offer["group"] = context.group
+        return {name: given for name, given in offer.items() if given is not None}, context.ids
+
+    def _shown(self, part: Part, features: Array | None, ids: NDArray[np.int64]) -> Array | None:
+        return shown_rows(self._problem, part, self._models[part], features, ids)
+
+    @abc.abstractmethod
+    def context(self, t: int) -> Context:
+        """What round t brings."""
+
+    @abc.abstractmethod
+    def sleeps(self, context: Context) -> bool:
+        """Whether `decide` is told which actions are on offer."""
 
     @abc.abstractmethod
     def outcome(self, t: int, action: int) -> Outcome:
@@ -150,51 +176,34 @@ class TabularWorld(World):
     def __init__(self, policy: Player, env: Environment, terms: Terms, replication: int) -> None:
         super().__init__(policy, env)
         (_, self._last, self._now), *self._to_come = phases_of(env, terms.rounds)
-        self._seed, self._replication, self._rounds = terms.seed, replication, terms.rounds
+        self._key, self._rounds = (terms.seed, replication), terms.rounds
         self._arrays = tabular_arrays(self._now)
         self._drawn = np.zeros(env.n_constraints)
         self._sleeping = not self._now.available.all()
-        self._sees_context = self.traits.sees_context
-        self._mixed = self.before is not None and self.after is not None
-        self._reward_rows = shown_rows(self.traits.reward_model(), self._now, "reward")
-        self._cost_rows = shown_rows(self.traits.cost_model(), self._now, "cost")
-        self._groups = self._now.groups if self.shows_group else None
 
-    def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
-        """As `World` says it."""
+    def context(self, t: int) -> Context:
         if t > self._last:
             # All that was read off the environment before the first round is the same in every phase.
             _, self._last, self._now = self._to_come.pop(0)
             self._arrays = tabular_arrays(self._now)
-        world, seed, replication = self._arrays, self._seed, self._replication
-        u, self._v = kernels.uniforms(seed, replication, t, kernels.CONTEXT_SLOT)
+        world, now = self._arrays, self._now
+        u, self._v = kernels.uniforms(*self._key, t, kernels.CONTEXT_SLOT)
         self._c = c = kernels.pick(world.cdf, u)
         ids = world.ids[world.offsets[c] : world.offsets[c + 1]]
-        offer: dict[str, Any] = {}
-        if self._reward_rows is not None:
-            offer["features"] = self._reward_rows.of(c, ids)
+        W = np.empty((len(ids), now.n_constraints))
         if self.before is not None:
-            shown = np.empty((len(ids), self._now.n_constraints))
-            kernels.offered_costs(world, seed, replication, t, c, ids, shown.reshape(-1))
-            offer["costs"] = np.ascontiguousarray(shown[:, self.before]) if self._mixed else shown
-        if self.after is not None and self._cost_rows is not None:
-            offer["cost_features" if self._mixed else "costs"] = self._cost_rows.of(c, ids)
-        if self._sleeping:
-            offer["actions"] = ids.tolist()
-        if self._sees_context:
-            offer["context"] = c
-        if self._groups is not None:
-            offer["group"] = self._groups[c]
-        return offer, ids
+            kernels.offered_costs(world, *self._key, t, c, ids, W.reshape(-1))
+        phi, psi = (offered_rows(features, c, ids) for features in (now.features, now.cost_features))
+        return Context(c, ids, phi, psi, W, None if now.groups is None else now.groups[c], {})
+
+    def sleeps(self, context: Context) -> bool:
+        return self._sleeping
 
     def outcome(self, t: int, action: int) -> Outcome:
-        """As `World` says it."""
         world, c, drawn = self._arrays, self._c, self._drawn
         mean = world.rewards[c, action]
-        reward = kernels.draw_reward(
-            self._seed, self._replication, t, self._v, mean, world.reward_kind, world.reward_scale
-        )
-        kernels.chosen_costs(world, self._seed, self._replication, t, c, action, drawn)
+        reward = kernels.draw_reward(*self._key, t, self._v, mean, world.reward_kind, world.reward_scale)
+        kernels.chosen_costs(world, *self._key, t, c, action, drawn)
         told = (reward,) if self.after is None else (reward, drawn[self.after])
         mean_costs = drawn
         if self.before is None:
@@ -205,7 +214,6 @@ class TabularWorld(World):
         return Outcome(told, reward, mean, drawn, mean_costs)
 
     def end(self) -> Offered:
-        """As `World` says it."""
         return offered(self._now, self._rounds)
 
 
@@ -214,36 +222,18 @@ class CustomWorld(World):
 
     def __init__(self, policy: Player, env: Custom, terms: Terms, replication: int) -> None:
         super().__init__(policy, env)
-        self._play, self._problem = env.play(terms.seed, replication), env.problem()
-        self._counts = np.zeros(env.n_actions)
+        self._play, self._counts = env.play(terms.seed, replication), np.zeros(env.n_actions)
         self._late = np.flatnonzero(~env.seen_before)
-        self._models = {"reward": self.traits.reward_model(), "cost": self.traits.cost_model()}
-        self._context: Context
 
-    def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
-        """As `World` says it."""
-        self._context = context = self._play.context(t)
-        ids = context.ids
-        self._counts[ids] += 1.0
-        offer: dict[str, Any] = {}
-        rows = self._shown("reward", context.features, ids)
-        if rows is not None:
-            offer["features"] = rows
-        if self.before is not None:
-            offer["costs"] = np.ascontiguousarray(context.W[:, self.before])
-        if self.after is not None:
-            features = context.features if context.cost_features is None else context.cost_features
-            rows = self._shown("cost", features, ids)
-            if rows is not None:
-                offer["costs" if self.before is None else "cost_features"] = rows
-        if len(ids) < self.env.n_actions:
-            offer["actions"] = ids.tolist()
-        if self.shows_group:
-            offer["group"] = context.group
-        return offer, ids
+    def context(self, t: int) -> Context:
+        self._context = self._play.context(t)
+        self._counts[self._context.ids] += 1.0
+        return self._context
+
+    def sleeps(self, context: Context) -> bool:
+        return len(context.ids) < self.env.n_actions
 
     def outcome(self, t: int, action: int) -> Outcome:
-        """As `World` says it."""
         context = self._context
         row = int(np.flatnonzero(context.ids == action)[0])
         reward, late = self._play.outcome(t, context, action)
@@ -256,22 +246,26 @@ class CustomWorld(World):
         return Outcome(told, reward, mean, costs, mean_costs)
 
     def end(self) -> Offered:
-        """As `World` says it."""
         return Offered(worded(self.env), units_counted(self.env.rules, self.env.n_constraints), self._counts)
 
-    def _shown(self, part: Part, features: Array | None, ids: NDArray[np.int64]) -> Array | None:
-        """Features in the form of the policy's own model, where it has one."""
-        model = self._models[part]
-        if model is None:
-            return None if features is None else features.copy()
-        if not model.n_features:
-            return None
-        if features is not None and (features.ndim == 2 or model.n_actions is not None):
-            return features.copy()
-        # Arms alone, or one x for all actions, to a model that all actions share.
-        rows = self._problem.model_rows(part, model, None if features is None else features[None])
-        assert rows is not None
-        return np.ascontiguousarray(rows[0][ids])
+
+def offered_rows(features: Array | None, c: int, ids: NDArray[np.int64]) -> Array | None:
+    """A table's features in context c: (n, d) for the actions on offer, or one x for all of them."""
+    if features is None:
+        return None
+    rows: Array = features[c] if features.ndim == 2 else features[c, ids]
+    return rows
+
+
+def shown_rows(
+    problem: Problem, part: Part, model: Model | None, features: Array | None, ids: NDArray[np.int64]
+) -> Array | None:
+    """The features of a round as a policy is shown them: in the form of its own model, where it has one."""
+    if model is None or (features is not None and (features.ndim == 2 or model.n_actions is not None)):
+        return None if features is None or (model is not None and not model.n_features) else features.copy()
+    # Arms alone, or one x for all actions, to a model that all actions share.
+    rows = problem.model_rows(part, model, None if features is None else features[None])
+    return None if rows is None else np.ascontiguousarray(rows[0][ids])
 
 
 class Offered(NamedTuple):
@@ -318,69 +312,3 @@ def _totals(hooks: PolicyHooks, totals: Array, grid: NDArray[np.int64], world: O
         if found:
             return found
     return []
-
-
-class ShownRows(NamedTuple):
-    """What a policy is shown: rows for each context, one for each action or `one_row` for all."""
-
-    rows: Array
-    one_row: bool
-
-    def of(self, c: int, ids: NDArray[np.int64]) -> Array:
-        """Those of a context, for the actions on offer."""
-        row: Array = self.rows[c if len(self.rows) > 1 else 0]
-        offered: Array = row[0].copy() if self.one_row else row[ids]
-        return offered
-
-
-def shown_rows(model: Model | None, env: Tabular, part: Part) -> ShownRows | None:
-    """What a policy object is shown, in the form of its own model where it has one."""
-    features = env.features if part == "reward" else env.cost_features
-    if model is None:
-        if features is None:
-            return None
-        rows = features if features.ndim == 3 else features[:, None, :]
-        return ShownRows(rows, rows.shape[1] == 1)
-    found = env.problem().model_rows(part, model, features)
-    # A model that all actions share takes a row for each, even where there is but one.
-    return None if found is None else ShownRows(found, found.shape[1] == 1 and model.n_actions is not None)
-
-
-def context_draws(seed: int, replication: int, rounds: int) -> Array:
-    """The two uniforms of each round's first slot, (rounds, 2): which context comes, and a Bernoulli reward."""
-    return np.array(
-        [kernels.uniforms(seed, replication, t, kernels.CONTEXT_SLOT) for t in range(1, rounds + 1)]
-    )
-
-
-class EnvironmentDraws(NamedTuple):
-    """What an environment draws in one replication.
-
-    The contexts and a uniform for the reward, (T,) each; and where costs are random those of all actions, (T, J, K), of no
-    meaning for actions that are not on offer.
-    """
-
-    contexts: NDArray[np.int64]
-    uniforms: Array
-    costs: Array | None
-
-
-def environment_draws(env: Environment, seed: int, replication: int, rounds: int) -> EnvironmentDraws:
-    """The draws that `simulate` makes, for a loop of your own that is to be compared with it run by run.
-
-    >>> env = Tabular([0.5, 0.5], rewards=[[0.1, 0.7], [0.4, 0.2]])
-    >>> environment_draws(env, seed=0, replication=0, rounds=4).contexts.shape
-    (4,)
-    """
-    phases, drawn = phases_of(env, rounds), context_draws(seed, replication, rounds)
-    contexts, everything = np.zeros(rounds, dtype=np.int64), np.arange(env.n_actions)
-    random = any(phase.env.random_costs for phase in phases)
-    costs = np.zeros((rounds, env.n_actions, env.n_constraints)) if random else None
-    for first, last, now in phases:
-        world = tabular_arrays(now)
-        contexts[first - 1 : last] = np.searchsorted(world.cdf, drawn[first - 1 : last, 0], side="right")
-        if costs is not None:
-            for t in range(first, last + 1):
-                shown = costs[t - 1].reshape(-1)
-                kernels.offered_costs(world, seed, replication, t, contexts[t - 1], everything, shown)
-    return EnvironmentDraws(contexts, drawn[:, 1].copy(), costs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tightrope.concerns import in_runs, of_runs
 from tightrope.concerns import warn as tell
 from tightrope.engine.cpu import Runner, compiled, policy_seed
-from tightrope.engine.recording import Terms, known_optimum, policy_name, recorded_rounds
+from tightrope.engine.recording import Terms, known_optimum, policy_name
 from tightrope.engine.replication import CustomWorld, Replication, TabularWorld, run_plainly
 from tightrope.environments.custom import Custom
 from tightrope.environments.drifting import Drifting, Environment
@@ -25,9 +25,7 @@ from tightrope.policies.build import for_problem
 from tightrope.policies.hooks import Player
 from tightrope.progress import progress_bar
 from tightrope.result import Result
-from tightrope.validation import whole_number
-
-__all__ = ["Engine", "policy_name", "recorded_rounds", "simulate"]
+from tightrope.validation import require_choice, whole_number
 
 Engine = Literal["cpu", "gpu", "gpu-double"]
 
@@ -107,9 +105,7 @@ def simulate(
     for method in ("decide", "learn", "copy"):
         if not callable(getattr(policy, method, None)):
             raise InvalidInput(f"policy must have a method {method}, but {type(policy).__name__} has none.")
-    if engine not in get_args(Engine):
-        listed = ", ".join(map(repr, get_args(Engine)))
-        raise InvalidInput(f"engine must be one of {listed}, but got {engine!r}.")
+    require_choice("engine", engine, get_args(Engine))
     policy = for_problem(policy, env.problem())
     if engine != "cpu":
         from tightrope.engine.gpu import simulate_many
@@ -135,13 +131,13 @@ def simulate(
     started = time.perf_counter()
     runner = compiled(policy, env, terms) if compile and isinstance(env, Tabular) else None
     stop = np.zeros(1, dtype=np.int64)
+    if runner is not None:
+        finished = _threads(runner, terms.replications, workers, stop)
+    else:
+        finished = _python(partial(_one, policy, env, terms, stop), terms, workers)
     done: dict[int, Replication] = {}
     interrupted = False
     with progress_bar(label, terms.replications, "runs", progress) as advance:
-        if runner is not None:
-            finished = _threads(runner, terms.replications, workers, stop)
-        else:
-            finished = _python(partial(_one, policy, env, terms, stop), terms, workers)
         try:
             for replication, out in finished:
                 done[replication] = out
@@ -176,23 +172,13 @@ def _threads(
 ) -> Generator[tuple[int, Replication], None, None]:
     """Replications on threads: the compiled loops do not hold Python's lock."""
     with ThreadPoolExecutor(workers) as pool:
-        waiting: dict[Any, int] = {}
-        to_come = iter(range(replications))
         try:
-            while True:
-                for replication in to_come:
-                    waiting[pool.submit(runner, replication, stop)] = replication
-                    if len(waiting) >= 2 * workers:
-                        break
-                if not waiting:
-                    return
-                finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in sorted(finished, key=waiting.__getitem__):
-                    yield waiting.pop(future), future.result()
+            futures = [pool.submit(runner, replication, stop) for replication in range(replications)]
+            for replication, future in enumerate(futures):
+                yield replication, future.result()
         finally:
             stop[0] = 1
-            for future in waiting:
-                future.cancel()
+            pool.shutdown(cancel_futures=True)
 
 
 def _python(
@@ -217,6 +203,5 @@ def _one(
     policy: Player, env: Environment | Custom, terms: Terms, stop: NDArray[np.int64], replication: int
 ) -> tuple[int, Replication]:
     twin = policy.copy(policy_seed(terms.seed, replication))
-    if isinstance(env, Custom):
-        return replication, run_plainly(twin, CustomWorld(twin, env, terms, replication), terms, stop)
-    return replication, run_plainly(twin, TabularWorld(twin, env, terms, replication), terms, stop)
+    make: Any = CustomWorld if isinstance(env, Custom) else TabularWorld
+    return replication, run_plainly(twin, make(twin, env, terms, replication), terms, stop)

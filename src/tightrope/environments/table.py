@@ -198,12 +198,7 @@ class Table(Tabular):
     told: dict[str, Any]  # the columns of `action`, `reward`, `label`, `usage` and `group`
 
     def __init__(
-        self,
-        *,
-        encoder: Encoder,
-        usage: dict[str, Array],
-        told: dict[str, Any] | None = None,
-        **tabular: Any,
+        self, *, encoder: Encoder, usage: dict[str, Array], told: dict[str, Any] | None = None, **tabular: Any
     ) -> None:
         Tabular.__init__(self, **tabular)
         vars(self).update(encoder=encoder, usage=usage, told=told or {})
@@ -432,11 +427,7 @@ def chance_model(x: Array, codes: Codes, n_actions: int, penalty: float = 1.0) -
 
 
 def _usage(
-    table: Contexts,
-    log: Log,
-    fits: _Fits | None,
-    given: Mapping[str, str | PerAction],
-    rules: Rules | None,
+    table: Contexts, log: Log, fits: _Fits | None, given: Mapping[str, str | PerAction], rules: Rules | None
 ) -> dict[str, Array]:
     """What each action uses in each context, (C, J), by the names in the rules."""
     if rules is None and given:

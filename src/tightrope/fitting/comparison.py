@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from tightrope.frames import AsFrame
 from tightrope.models import hooks
 from tightrope.models.sizes import Sizes, model_class, sized
 from tightrope.offpolicy import Evaluation, Log, evaluate
-from tightrope.offpolicy.estimators import parts, summed
+from tightrope.offpolicy.estimators import mean_and_error, parts
 from tightrope.progress import progress_bar
 from tightrope.trust import grant
 from tightrope.validation import Array
@@ -99,18 +100,18 @@ class Comparison(AsFrame):
         models = ", ".join(one.name for one in self.fitted)
         return f"Comparison({self.what} by {models}; recommended: {self.recommended.name})"
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Head and rows of the models, in the order of `fitted`, for pages, notebooks and terminals."""
+    def table(self, recommended: str = "{}") -> tuple[list[str], list[list[str]]]:
+        """Head and rows of the models, in the order of `fitted`; `recommended` is how the name of that model is written."""
         valued = any(one.value is not None for one in self.fitted)
         head = ["model", "squared error, of the variance", "off at its levels (by chance)"]
         rows = []
         for one in self.fitted:
-            row = [one.name, f"{one.loss:.4f} ± {one.loss_error:.4f}"]
+            name = recommended.format(one.name) if one is self.recommended else one.name
+            row = [name, f"{one.loss:.4f} ± {one.loss_error:.4f}"]
             row.append(f"{one.calibration.gap:.4f} ({one.calibration.noise:.4f})")
             if valued:
                 value = None if one.value is None else one.value.reward
-                shown = "–" if value is None else f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]"
-                row.append(shown)
+                row.append("–" if value is None else f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]")
             rows.append([*row, f"{one.seconds:.1f}"])
         return [*head, *["its favourites would earn"] * valued, "seconds"], rows
 
@@ -135,9 +136,9 @@ class Comparison(AsFrame):
                 "loss_error": one.loss_error,
                 "calibration_gap": one.calibration.gap,
                 "calibration_by_chance": one.calibration.noise,
-                "value": None if one.value is None else one.value.reward.value,
-                "value_low": None if one.value is None else one.value.reward.low,
-                "value_high": None if one.value is None else one.value.reward.high,
+                "value": one.value and one.value.reward.value,
+                "value_low": one.value and one.value.reward.low,
+                "value_high": one.value and one.value.reward.high,
                 "seconds": one.seconds,
                 "recommended": one is self.recommended,
             }
@@ -146,7 +147,7 @@ class Comparison(AsFrame):
 
     def ahead(self, one: Fitted, other: Fitted) -> tuple[float, float]:
         """By how much the loss of `one` is below that of `other`, and the standard error of that."""
-        return _mean_and_error(other.errors - one.errors, self.log)
+        return mean_and_error(other.errors - one.errors, self.log.groups)
 
     def words(self) -> list[str]:
         """The recommendation, in sentences."""
@@ -168,7 +169,7 @@ class Comparison(AsFrame):
             said.append(f"The next is {nearest.name}, {ahead:.4f} behind (standard error {error:.4f}).")
         if take.loss > 1.0 - 2.0 * take.loss_error:
             said.append(
-                "That is no better than the average of all outcomes: the log says nothing of what to do."
+                "That is no better than the average of all outcomes: the log doesn't tell what to do."
             )
         elif take.name == "arm-means":
             said.append("The context tells nothing that the action does not tell: no model of it was better.")
@@ -176,7 +177,7 @@ class Comparison(AsFrame):
         if take.value is not None:
             reward, logged = take.value.reward, float(self.log.rewards.mean())
             said.append(
-                f"Its favourite action in every row would earn {reward.value:.4f} a decision, without any rule (95 % interval "
+                f"Its favourite action in every row would earn {reward.value:.4f} per decision, without any rule (95 % interval "
                 f"{reward.low:.4f} to {reward.high:.4f}); the log has {logged:.4f}."
             )
         return said
@@ -207,8 +208,11 @@ def compare(
             fitted.append(_fit(name, settings, log, y, variance, outcomes is None))
             advance()
     best = min(fitted, key=lambda one: one.loss)
-    within = (one for one in fitted if one is best or _close(one, best, log))
-    return Comparison(log, what, y, tuple(fitted), best, next(within))
+    for one in fitted:  # the simplest that is within one standard error of the best
+        behind, error = mean_and_error(one.errors - best.errors, log.groups)
+        if one is best or behind <= error:
+            break
+    return Comparison(log, what, y, tuple(fitted), best, one)
 
 
 def _chosen(models: Sequence[Any] | None, log: Log, y: Array) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -216,7 +220,7 @@ def _chosen(models: Sequence[Any] | None, log: Log, y: Array) -> Iterator[tuple[
     if models is None:
         bounded = bool((y >= 0.0).all() and (y <= 1.0).all())
         for name, settings, unit in CANDIDATES:
-            if (bounded or not unit) and (name == "arm-means" or features_of(log) is not None):
+            if (bounded or not unit) and (name == "arm-means" or log.contexts is not None):
                 yield name, settings
         return
     if isinstance(models, str) or not len(models):
@@ -234,15 +238,11 @@ def _chosen(models: Sequence[Any] | None, log: Log, y: Array) -> Iterator[tuple[
 
 
 def features_of(log: Log) -> Array | None:
-    """x of each row, (n, p); of numbered contexts indicators."""
-    contexts = log.contexts
-    if contexts is None:
-        return None
-    if contexts.ndim == 1:
-        # A number for each context says which it is, not how much: one indicator for each.
-        ids = np.unique(contexts, return_inverse=True)[1]
-        return np.eye(int(ids.max()) + 1)[ids]
-    return np.asarray(contexts, dtype=float)
+    """x of each row, (n, p); of numbered contexts indicators, since a number says which it is, not how much."""
+    if log.contexts is None or log.contexts.ndim == 2:
+        return None if log.contexts is None else np.asarray(log.contexts, dtype=float)
+    ids = np.unique(log.contexts, return_inverse=True)[1]
+    return np.eye(int(ids.max()) + 1)[ids]
 
 
 def _fit(name: str, settings: dict[str, Any], log: Log, y: Array, variance: Array, earns: bool) -> Fitted:
@@ -267,30 +267,13 @@ def _fit(name: str, settings: dict[str, Any], log: Log, y: Array, variance: Arra
     seconds = time.perf_counter() - begun
     own = expected[np.arange(n), log.actions]
     errors = ((own - y) ** 2 / variance).mean(axis=1)
-    loss, loss_error = _mean_and_error(errors, log)
-    value = _value(log, expected[:, :, 0]) if earns and log.propensities is not None else None
-    return Fitted(
-        name, settings, loss, loss_error, _calibration(own, y, variance), value, seconds, errors, expected
-    )
-
-
-def _value(log: Log, expected: Array) -> Evaluation | None:
-    try:
-        return evaluate(log, expected.argmax(axis=1), may_miss=0.05)
-    except InvalidInput:  # Nothing can be said of what was never tried.
-        return None
-
-
-def _mean_and_error(values: Array, log: Log) -> tuple[float, float]:
-    mean = float(values.mean())
-    sums = summed((values - mean)[:, None], log.groups)[:, 0]
-    n = len(sums)
-    return mean, float(np.sqrt((sums**2).sum() * n / max(1, n - 1))) / len(values)
-
-
-def _close(one: Fitted, best: Fitted, log: Log) -> bool:
-    ahead, error = _mean_and_error(one.errors - best.errors, log)
-    return ahead <= error
+    loss, error = mean_and_error(errors, log.groups)
+    value = None
+    if earns and log.propensities is not None:
+        with suppress(InvalidInput):  # nothing can be said of what was never tried
+            value = evaluate(log, expected[:, :, 0].argmax(axis=1), may_miss=0.05)
+    levels = _calibration(own, y, variance)
+    return Fitted(name, settings, loss, error, levels, value, seconds, errors, expected)
 
 
 def _calibration(expected: Array, y: Array, variance: Array) -> Calibration:

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from tightrope.report import CalibrationPanel, Report, calibration_figure
 from tightrope.spec import Spec, make_spec, names_encoder
 from tightrope.toml import dumps
 from tightrope.validation import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _MOST_CONTEXTS = 4000
 ENCODER, TABLE, SPEC = "encoder.json", "table.npz", "spec.toml"
@@ -41,7 +44,6 @@ class Fit(AsFrame):
 
     @property
     def comparisons(self) -> list[Comparison]:
-        """That of the reward, and that of the costs where there is one."""
         return [self.reward] if self.cost is None else [self.reward, self.cost]
 
     def words(self) -> list[str]:
@@ -53,7 +55,7 @@ class Fit(AsFrame):
         return [row for one in self.comparisons for row in one.frame_rows()]
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self.log.n_rows:,} rows, {self.log.n_actions} actions"]
+        lines = [f"{self.name}: {self._size()}"]
         for comparison in self.comparisons:
             for one in comparison.fitted:
                 mark = "*" if one is comparison.recommended else " "
@@ -61,14 +63,17 @@ class Fit(AsFrame):
         return "\n".join([*lines, *self.words()])
 
     def __repr__(self) -> str:
-        cost = "" if self.cost is None else f", cost by {self.cost.recommended.name}"
-        size = f"{self.log.n_rows:,} rows, {self.log.n_actions} actions"
-        return f"Fit({self.name!r}: {size}; reward by {self.reward.recommended.name}{cost})"
+        chosen = ", ".join(f"{one.what} by {one.recommended.name}" for one in self.comparisons)
+        return f"Fit({self.name!r}: {self._size()}; {chosen})"
 
     def _repr_html_(self) -> str:
         tables = [one.html_table() for one in self.comparisons]
-        title = f"Models for {self.name}: {self.log.n_rows:,} rows, {self.log.n_actions} actions"
-        return displays.page(title, *tables, displays.lines_of(self.words()))
+        return displays.page(
+            f"Models for {self.name}: {self._size()}", *tables, displays.lines_of(self.words())
+        )
+
+    def _size(self) -> str:
+        return f"{self.log.n_rows:,} rows, {self.log.n_actions} actions"
 
     def environment(self) -> Tabular:
         """The log as a world to try policies in: its contexts, and for every action what the recommended model expects.
@@ -76,17 +81,14 @@ class Fit(AsFrame):
         Expectations are of folds that did not learn from the row. They are a model's, not the truth: a simulation in this world
         shows how a policy would do if the model were right.
         """
-        rewards = self.reward.recommended.expected[:, :, 0]
-        seen = self.log.rewards
-        binary = bool(np.isin(seen, (0.0, 1.0)).all())
-        means, rows = np.clip(rewards, *_ends(seen)), self._contexts()
-        x = features_of(self.log)
+        rewards, seen, x = self.reward.recommended.expected[:, :, 0], self.log.rewards, features_of(self.log)
+        rows = self._contexts()
         left = seen - rewards[np.arange(len(seen)), self.log.actions]
         return Tabular(
             np.full(len(rows), 1.0 / len(rows)),
             None if x is None else x[rows],
-            means[rows],
-            reward_noise="bernoulli" if binary else "gaussian",
+            np.clip(rewards, seen.min(), seen.max())[rows],
+            reward_noise="bernoulli" if np.isin(seen, (0.0, 1.0)).all() else "gaussian",
             reward_scale=max(1e-9, float(left.std())),
             actions=self.log.action_names,
             name=self.name,
@@ -105,10 +107,8 @@ class Fit(AsFrame):
         rules = make_spec({"actions": data["actions"], "rule": data.get("rule", [])}).rules
         if self.cost is not None and rules is not None and not rules.seen.all():
             models["cost"] = dict(self.cost.recommended.settings)
-        policies = data.get("policy", {})
-        data["policy"] = (
-            [{**one, **models} for one in policies] if isinstance(policies, list) else {**policies, **models}
-        )
+        stated = data.get("policy", {})
+        data["policy"] = [one | models for one in stated] if isinstance(stated, list) else stated | models
         if "environment" not in data:
             env = self.environment()
             data["environment"] = {"kind": "tabular", "file": TABLE, "reward_noise": env.reward_noise}
@@ -119,12 +119,12 @@ class Fit(AsFrame):
 
     def _usage(self, rules: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
         """What each action is expected to use in each context of the environment, for rules that count what was logged."""
-        counted = {one.get("name") for one in rules if "usage" not in one}
         if self.cost is None:
             return {}
-        expected = self.cost.recommended.expected[self._contexts()]
+        counted = {one.get("name") for one in rules if "usage" not in one}
+        expected, costs = self.cost.recommended.expected[self._contexts()], self.log.costs
         return {
-            f"usage.{name}": np.clip(expected[:, :, k], *_ends(self.log.costs[:, k]))
+            f"usage.{name}": np.clip(expected[:, :, k], costs[:, k].min(), costs[:, k].max())
             for k, name in enumerate(self.log.constraints)
             if name in counted
         }
@@ -154,44 +154,15 @@ class Fit(AsFrame):
         note = "\n".join(f"# {sentence}" for sentence in self.words())
         write(place / SPEC, f"{note}\n\n{dumps(data)}")
         write_json(place / "summary.json", {"rows": self.frame_rows(), "words": self.words()}, indent=2)
-        return self._page().write(place, date=datetime.date.today().isoformat())
+        size = f"{self.log.n_rows:,} logged decisions on {self.log.n_actions} actions"
+        page = Report(f"Which model for {self.name}?", size)
+        page.template("tightrope.fitting/page.html", fit=self, figure=_calibration_figure, spec=SPEC)
+        return page.write(place, date=datetime.date.today().isoformat())
 
-    def _page(self) -> Report:
-        log = self.log
-        page = Report(
-            f"Which model for {self.name}?", f"{log.n_rows:,} logged decisions on {log.n_actions} actions"
-        )
-        page.section("What to take")
-        page.bullets(self.words())
-        for comparison in self.comparisons:
-            page.section(f"Models of the {comparison.what}")
-            head, rows = comparison.table()
-            for one, row in zip(comparison.fitted, rows, strict=True):
-                if one is comparison.recommended:
-                    row[0] = f"**{row[0]}**"
-            page.table(
-                head,
-                rows,
-                caption="On rows that a model has not learnt from; 1 is what the average alone reaches. What to take is bold.",
-            )
-            panels = [CalibrationPanel(one.name, *one.calibration) for one in comparison.fitted]
-            page.figure(
-                calibration_figure(panels, comparison.what),
-                name=f"calibration-{comparison.what}",
-                alt=f"For each model, the {comparison.what} that was seen against what was expected, with a dashed diagonal",
-                caption="Rows in ten levels by what was expected of them. On the dashed line expectations are right on "
-                "average; bars are two standard errors.",
-            )
-        page.section("How to go on")
-        page.text(
-            f"`{SPEC}` beside this page states the problem with the recommended models. It can be tried and served as it is:"
-        )
-        page.bullets([f"`tightrope simulate {SPEC}`", f"`tightrope serve {SPEC} --data data`"])
-        page.text(
-            "The simulation's world is the log with what the recommended model expects of every action: how a policy would do if "
-            "the model were right."
-        )
-        return page
+
+def _calibration_figure(comparison: Comparison) -> Figure:
+    panels = [CalibrationPanel(one.name, *one.calibration) for one in comparison.fitted]
+    return calibration_figure(panels, comparison.what)
 
 
 def compare_models(
@@ -265,15 +236,12 @@ def compare_models(
             in_order=in_order,
         )
     if spec is not None and spec.actions and tuple(spec.actions) != log.action_names:
-        raise InvalidInput(
-            f"the actions of the log must be the spec's, {_listed(spec.actions)}, but they are {_listed(log.action_names)}."
-        )
+        expected, came = (", ".join(map(repr, names)) for names in (spec.actions, log.action_names))
+        raise InvalidInput(f"the actions of the log must be the spec's, {expected}, but they are {came}.")
     compared = compare(log, models, progress=progress)
     costs = None
-    if log.n_constraints and log.costs.ndim == 2:
-        varies = log.costs.var(axis=0) > 0.0
-        if varies.any():
-            costs = compare(log, models, what="cost", outcomes=log.costs, progress=progress)
+    if log.costs.ndim == 2 and (log.costs.var(axis=0) > 0.0).any():
+        costs = compare(log, models, what="cost", outcomes=log.costs, progress=progress)
     title = name or (spec.name if spec is not None else "fit")
     return Fit(title, log, compared, costs, encoder, _base(spec))
 
@@ -289,11 +257,3 @@ def _base(spec: Spec | None) -> dict[str, Any]:
     if stated is not None and isinstance(file := stated.settings.get("file"), str):
         data["environment"] = {**data["environment"], "file": str((stated.folder / file).resolve())}
     return data
-
-
-def _ends(values: Array) -> tuple[float, float]:
-    return float(values.min()), float(values.max())
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))

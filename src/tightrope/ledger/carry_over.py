@@ -26,11 +26,9 @@ class Spent(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def under(cls, cap: HardCap) -> Spent:
-        """What was used under this cap."""
         return cls(*cap.key, str(cap.taken))
 
     def same(self, other: Spent) -> bool:
-        """Whether both counted the very same."""
         return msgspec.structs.replace(self, used=other.used) == other
 
     def covers(self, other: Spent) -> bool:
@@ -97,11 +95,8 @@ def _renamed(
     """
     now = [Spent.under(cap) for cap in new]
     gone = [k for k, cap in enumerate(old) if cap.taken and not any(before[k].touches(one) for one in now)]
-    fresh = [
-        at
-        for at, cap in enumerate(new)
-        if cap.name not in reset and not any(one.touches(now[at]) for one in before)
-    ]
+    open_to = [at for at, cap in enumerate(new) if cap.name not in reset]
+    fresh = [at for at in open_to if not any(one.touches(now[at]) for one in before)]
     pairs = [(at, k) for at in fresh for k in gone if new[at].renames(old[k])]
     ways = Counter(end for at, k in pairs for end in (("new", at), ("old", k)))
     found = {at: k for at, k in pairs if ways["new", at] == ways["old", k] == 1}
@@ -109,12 +104,11 @@ def _renamed(
     for at in fresh:
         if lost and at not in found:
             name, was = new[at].name, lost[0]
+            used = f"{was.taken.normalize():f} of {was.allowed.normalize():f} used"
             raise InvalidInput(
-                f"the hard cap {was.name!r}, of which {was.taken.normalize():f} of "
-                f"{was.allowed.normalize():f} is used, is gone, and "
-                f"{name!r} is new: if that is the same under another name or as another kind of rule, it would begin again at 0. "
-                f"Keep {was.name!r} as it is; or, if {name!r} is to begin at 0, start with "
-                f"--accept-changes --reset-caps {shlex.quote(name)}."
+                f"the hard cap {was.name!r} ({used}) is gone, and {name!r} is new: if it is the same cap under another name "
+                f"or as another kind of rule, it would begin again at 0. Keep {was.name!r} as it is; or, to let {name!r} "
+                f"begin at 0, start with --accept-changes --reset-caps {shlex.quote(name)}."
             )
     return found
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tightrope.actions import count
 from tightrope.errors import InvalidInput, TightropeError
-from tightrope.ledger.account import ONE, ZERO, Address, ExactAccount, amount
+from tightrope.ledger.account import ONE, ZERO, ExactAccount, amount
 from tightrope.rules import Rule, Rules
 from tightrope.rules.rule import members
 from tightrope.rules.usage import of_row
@@ -32,10 +32,8 @@ class Exhausted(TightropeError):
 
     def __init__(self, caps: Sequence[HardCap], what: str) -> None:
         self.caps = tuple(caps)
-        spent = ", ".join(
-            f"{cap.name} ({cap.taken.normalize():f} of {cap.allowed.normalize():f} used or reserved)"
-            for cap in caps
-        )
+        used = [f"{cap.taken.normalize():f} of {cap.allowed.normalize():f}" for cap in caps]
+        spent = ", ".join(f"{cap.name} ({one} used or reserved)" for cap, one in zip(caps, used))
         super().__init__(f"{what} would exceed a hard cap: {spent}")
 
 
@@ -56,12 +54,9 @@ def hard_caps(spec: Spec) -> list[HardCap]:
     rules = spec.rules
     if rules is None:
         return []
+    marked = [(i, one) for i, one in enumerate(spec.rule_specs) if one.hard or one.total is not None]
     try:
-        return [
-            HardCap(one, rules, f"rule[{i}]")
-            for i, one in enumerate(spec.rule_specs)
-            if one.hard or one.total is not None
-        ]
+        return [HardCap(one, rules, f"rule[{i}]") for i, one in marked]
     except InvalidInput as error:
         raise spec.error(error) from error
 
@@ -76,17 +71,17 @@ class HardCap(ExactAccount):
         rule, total = spec.rule, spec.total
         if not spec.hard or total is None:
             raise InvalidInput(
-                "`hard = true` and `total` go together, but one of them is missing.", within=where
+                "a hard cap needs both `hard = true` and `total`, but one is missing.", within=where
             )
         if "at_most" not in dict(rule.sides):
             words = f"a hard cap needs a rule with at_most, but this one reads '{rule}'."
             raise InvalidInput(words, within=f"{where}.total")
         quantity = rule.quantity
         if rule.seen == "after" and not rule.declared:
-            words = "what a decision uses is seen after acting, so the cap reserves the most that it may be until then"
-            raise InvalidInput(f"is needed, such as range = [0, 1]: {words}.", within=f"{where}.range")
+            why = "usage is seen after acting, so until then the cap reserves the most that it may be"
+            raise InvalidInput(f"is missing, such as range = [0, 1]: {why}.", within=f"{where}.range")
         self._column = next(k for k, one in enumerate(rules.columns) if one.rule == rule)
-        super().__init__(Address(rules.names[self._column], hard=True), amount(total))
+        super().__init__(amount(total))
         self.rule: Rule = rule
         # What it counts, whatever its limits are.
         named = None if quantity.actions is None else tuple(map(str, quantity.actions))
@@ -100,14 +95,10 @@ class HardCap(ExactAccount):
         self._counted = None if quantity.actions is None else {*rules.registry.ids(quantity.actions)}
 
     def renames(self, other: HardCap) -> bool:
-        """Whether it is the other under another name of what is used, and in nothing else another."""
-        mine, theirs = self.rule.to_data(), other.rule.to_data()
-        return (
-            self.usage is not None
-            and other.usage is not None
-            and self.allowed == other.allowed
-            and {**mine, "name": None} == {**theirs, "name": None}
-        )
+        """Whether it is the other cap, and only what it counts has another name."""
+        mine, theirs = ({**one.rule.to_data(), "name": None} for one in (self, other))
+        known = self.usage is not None and other.usage is not None
+        return known and self.allowed == other.allowed and mine == theirs
 
     def need(self, action: int, row: int, usage: Mapping[str, Any], in_force: NDArray[Any]) -> Decimal:
         """What choosing this action would take, the high end of the range where that is seen only after."""

@@ -1,6 +1,6 @@
 """The accounts of all rules: what was used, reserved, allowed and left of each, and which actions may still be taken.
 
-Today every account is that of a rule, for all keys and for ever. Whoever asks whether a rule is kept asks here.
+Whoever asks whether a rule is kept asks here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.ledger.account import Account, Address, Counts, LimitAccount, Summed, amount
+from tightrope.ledger.account import Counts, LimitAccount, Summed, amount
 from tightrope.ledger.carry_over import Spent, carried_over
 from tightrope.ledger.hard_caps import Exhausted, Withheld, hard_caps
 from tightrope.ledger.totals import Totals
@@ -31,7 +31,6 @@ class Room(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether every row may be taken."""
         return len(self.rows) == len(self.needs)
 
 
@@ -53,7 +52,7 @@ class Ledger:
     >>> room = ledger.room(None, {}, None)
     >>> room.rows, ledger.take(room.needs[0]), ledger.room(None, {}, None).rows
     ([0, 1], (), [1])
-    >>> ledger.account(Address("capacity a", hard=True)).left
+    >>> ledger.caps[0].left
     Decimal('0.0')
     """
 
@@ -68,16 +67,6 @@ class Ledger:
         # By groups and when costs are seen, the counts of a decision: looked up for each one.
         self._counted: dict[Any, list[Counts]] = {}
 
-    # What it answers
-
-    def account(self, address: Address) -> Account:
-        """The account of a limit, or of a hard cap."""
-        every: list[Account] = [*self.limits, *self.caps]
-        for one in every:
-            if one.address == address:
-                return one
-        raise InvalidInput(f"there is no account {address}; known: {[one.address for one in every]}.")
-
     @property
     def totals(self) -> Array:
         """Cumulative costs (K,), scaled as the constraints are."""
@@ -85,18 +74,13 @@ class Ledger:
 
     def room(self, ids: Sequence[int] | None, usage: Mapping[str, Any], group: Group) -> Room:
         """What each action on offer (`ids`, or all) would take, and which may still be taken; `Exhausted` if none may."""
-        force, caps = self._in_force(group), self.caps
-        needs = [
-            [cap.need(action, row, usage, force) for cap in caps]
-            for row, action in enumerate(self._offered(ids))
-        ]
+        force, caps, offered = self._in_force(group), self.caps, self._offered(ids)
+        needs = [[cap.need(action, row, usage, force) for cap in caps] for row, action in enumerate(offered)]
         rows = [row for row, need in enumerate(needs) if all(cap.fits(one) for cap, one in zip(caps, need))]
         if not rows:
             full = [cap for k, cap in enumerate(caps) if not all(cap.fits(need[k]) for need in needs)]
             raise Exhausted(full, "every action on offer")
         return Room(needs, rows)
-
-    # What changes it
 
     def book(self, costs: Array, columns: NDArray[np.integer]) -> None:
         """Costs of some columns, where nobody else adds them up."""
@@ -165,10 +149,7 @@ class Ledger:
             cap.hold_again(cap.high)
         return now
 
-    # Snapshots
-
     def saved(self) -> dict[str, Any]:
-        """What a snapshot holds of it."""
         own = self._sums.arrays() if isinstance(self._sums, Totals) else {}
         return {
             "caps": [[cap.name, str(cap.used), str(cap.reserved)] for cap in self.caps],
@@ -179,7 +160,6 @@ class Ledger:
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Become what was saved under the same rules."""
         withheld = msgspec.convert(saved["withheld"], list[Withheld | None])
         for cap, (name, used, reserved), run in zip(self.caps, saved["caps"], withheld, strict=True):
             if cap.name != name:

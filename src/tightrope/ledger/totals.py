@@ -38,7 +38,6 @@ class Totals:
 
     @property
     def totals(self) -> Array:
-        """The sums, a copy."""
         return self.sums.copy()
 
     def book(self, costs: Array, columns: NDArray[np.integer] | None = None) -> None:
@@ -70,7 +69,6 @@ class Totals:
         return {"totals": self.sums, "rests": self.rests} if self.owned else {}
 
     def load(self, arrays: Mapping[str, Any]) -> None:
-        """Become what was saved."""
         for name, array in self.arrays().items():
             array[...] = arrays[name]
 

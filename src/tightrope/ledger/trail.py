@@ -37,11 +37,9 @@ class Trail(msgspec.Struct):
     stride: int = 1
 
     def due(self, decisions: int) -> bool:
-        """Whether the moment after so many decisions is one to note."""
         return decisions % self.stride == 0
 
     def add(self, moment: Moment) -> None:
-        """Note where things stand."""
         self.moments.append(moment)
         if len(self.moments) >= _MOST:
             self.moments = self.moments[1::2]

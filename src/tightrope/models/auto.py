@@ -26,10 +26,7 @@ from tightrope.models.sizes import Sizes, model_class, shared_or_each, sized
 from tightrope.validation import Array, whole_number
 
 _LINEAR = "standardised"
-_TREES = (
-    {"model": "ensemble", "estimator": "extra-trees"},
-    {"model": "ensemble", "estimator": "small-boosted-trees"},
-)
+_TREES = tuple({"model": "ensemble", "estimator": one} for one in ("extra-trees", "small-boosted-trees"))
 
 FIRST_LOOK = 60  # outcomes
 _GROWTH = 1.2  # from one look to the next
@@ -136,6 +133,8 @@ class Auto(Composite):
         """The model whose word counts now."""
         return self.models[int(self._counts[_FOLLOWED])]
 
+    _in_use = followed
+
     @property
     def candidates(self) -> list[Any] | None:
         """The settings of each; before sizes are known as they were asked for."""
@@ -176,18 +175,6 @@ class Auto(Composite):
         )
 
     # The contract
-
-    def means(self, features: Any = None, actions: Any = None) -> Array:
-        """What the model that is followed expects."""
-        return self.followed.means(features, actions)
-
-    def deviations(self, features: Any = None, actions: Any = None) -> Array:
-        """How unsure the model that is followed is."""
-        return self.followed.deviations(features, actions)
-
-    def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
-        """Means and deviations of the model that is followed."""
-        return hooks.predictions(self.followed, features, actions)
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Let each predict the outcome, and learn it; then see whether to follow another."""
@@ -246,24 +233,14 @@ class Auto(Composite):
 
     @property
     def n_learnt(self) -> int:
-        """Outcomes learnt so far."""
         return int(self._counts[_LEARNT])
-
-    def never_learnt(self) -> NDArray[np.bool_] | None:
-        """As the model that is followed knows."""
-        return hooks.never_learnt(self.followed)
 
     def _parts(self) -> dict[str, Model]:
         return {str(i): model for i, model in enumerate(self.models)}
 
     def _own_arrays(self) -> dict[str, NDArray[Any]]:
-        return {
-            "counts": self._counts,
-            "moments": self._moments,
-            "errors": self._errors,
-            "apart": self._apart,
-            "switches": self._switches,
-        }
+        names = "counts", "moments", "errors", "apart", "switches"
+        return {name: getattr(self, f"_{name}") for name in names}
 
     def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
         """Take in many outcomes: the first four fifths at once, the rest one by one, so that it is known who predicts best."""
@@ -288,18 +265,15 @@ class Auto(Composite):
         self._look()
 
     def shift(self, output: int, by: float) -> None:
-        """All outcomes of one output become larger by so much."""
         self._moments[0, output] += by
         super().shift(output, by)
 
     def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Self:
         """A copy whose candidates are made for means and deviations in the outcome's own units."""
-        return self._of(
-            [hooks.standardised(one, n_outputs, centred=centred, prior=prior) for one in self.models]
-        )
+        how: Any = {"centred": centred, "prior": prior}
+        return self._of([hooks.standardised(one, n_outputs, **how) for one in self.models])
 
     def copy(self) -> Self:
-        """An independent copy, state included."""
         return super().copy() if missing_sizes(self) else self._of([one.copy() for one in self.models])
 
     def _of(self, models: list[Model]) -> Self:

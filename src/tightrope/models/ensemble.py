@@ -18,19 +18,9 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import normal
 from tightrope.models.background import BackgroundWork, Result
 from tightrope.models.estimators import as_data, is_zero_or_one, recipe
-from tightrope.models.hooks import one_by_one
+from tightrope.models.hooks import checked_example, one_by_one
 from tightrope.models.members import Members, Plan, fit_members, restored_members, units_of
-from tightrope.models.model import (
-    NO_DECISION,
-    Ids,
-    Model,
-    checked_outcome,
-    known_action,
-    missing_sizes,
-    more_actions,
-    register,
-    size,
-)
+from tightrope.models.model import NO_DECISION, Ids, Model, missing_sizes, more_actions, register, size
 from tightrope.models.outcome_memory import KeptOutcomes, Sample
 from tightrope.models.sizes import shared_or_each
 from tightrope.validation import (
@@ -162,19 +152,11 @@ class Ensemble(Model):
         self.n_outputs = whole_number("n_outputs", n_outputs, low=1)
         if not self._take_sizes(n_features=size("n_features", n_features, low=1)):
             return
-        self._plan = Plan(
-            self._recipe,
-            self.n_members,
-            self.n_actions,
-            self.shared,
-            self.n_outputs,
-            None if self._fades is None else self._fades.length,
-            self.made_up,
-            self.seed,
-        )
-        self._kept = KeptOutcomes(
-            self.n_features, self.n_outputs, limit=self.keep, rule=self.keep_rule, seed=self.seed
-        )
+        half_life = None if self._fades is None else self._fades.length
+        sizes = self.n_members, self.n_actions, self.shared, self.n_outputs
+        self._plan = Plan(self._recipe, *sizes, half_life, self.made_up, self.seed)
+        kept = self.n_features, self.n_outputs
+        self._kept = KeptOutcomes(*kept, limit=self.keep, rule=self.keep_rule, seed=self.seed)
         self._clock = np.zeros(9, dtype=np.int64)
         self._clock[NEXT_FIT] = self.first
         # The time by which outcomes age: until now, and when the fit in force and the one under way began.
@@ -215,12 +197,10 @@ class Ensemble(Model):
 
     @property
     def fits(self) -> int:
-        """How often it was fitted anew."""
         return int(self._clock[FITS])
 
     @property
     def n_learnt(self) -> int:
-        """Outcomes learnt so far, over all actions."""
         return int(self._clock[LEARNT])
 
     @property
@@ -254,22 +234,13 @@ class Ensemble(Model):
             self._begin(background=False)
 
     def _note(self, features: Any, outcome: Any, action: int | None) -> None:
-        a = 0 if self.n_actions is None else known_action(action, self.n_actions)
-        x = real_array("features", features, (self.n_features,))
-        require_finite("features", x)
-        y = checked_outcome(outcome, self.n_outputs)
-        self.check_outcome(y)
-        y = y - self._shifts
-        clock = self._clock
+        x, y, a = checked_example(self, features, outcome, action)
+        y, a, clock = y - self._shifts, a or 0, self._clock
         clock[LEARNT] += 1
         self._seen[a] += 1
         self._times[0] += 1.0 if self._fades is None else self._fades.tick
-        self._kept.add(x, a, y, int(clock[LEARNT]), self._times[0], self.decision)
+        self._kept.add(x, a, y, int(clock[LEARNT]), self._times[0], decision=self.decision)
         clock[MARK] = _mark(clock[MARK], x, a, y)
-
-    def note_decision(self, number: int) -> None:
-        """The outcomes that are learnt from here on belong to this decision."""
-        self.decision = number
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop the rows of these decisions; a fit that was made of some is made anew of those that are left."""
@@ -278,10 +249,8 @@ class Ensemble(Model):
         clock, left = self._clock, self._kept
         # Marks of what is left: nothing of what is gone is in them, and whoever asks next fits, or loads and fits, the same.
         clock[MARK] = _mark_of(left.all(), int(clock[LEARNT]))
-        for began, mark, sample in (
-            (IN_FORCE, MARK_IN_FORCE, left.in_force()),
-            (UNDER_WAY, MARK_UNDER_WAY, left.next()),
-        ):
+        both = (IN_FORCE, MARK_IN_FORCE, left.in_force()), (UNDER_WAY, MARK_UNDER_WAY, left.next())
+        for began, mark, sample in both:
             if not len(sample.numbers):
                 clock[[began, mark]] = 0
             elif clock[began]:
@@ -298,18 +267,15 @@ class Ensemble(Model):
         self._last_asked = None
 
     def check_outcome(self, outcome: Any) -> None:
-        """Refuse what a classifier can't learn."""
         if self._recipe.classifier and not is_zero_or_one(np.asarray(outcome) - self._shifts):
             raise InvalidInput(
                 f"outcome must be 0 or 1, for {self.estimator} is a classifier, but got {outcome}: name a regressor."
             )
 
     def elapse(self, time: float) -> None:
-        """So much time goes by beside what outcomes count; with a half-life what was learnt counts less in the next fit."""
         self._times[0] += time
 
     def shift(self, output: int, by: float) -> None:
-        """All outcomes of one output, those that were learnt too, become larger by so much."""
         self._shifts[output] += by
 
     def _begin(self, *, background: bool) -> None:
@@ -335,11 +301,8 @@ class Ensemble(Model):
         """The fit under way comes into force; who asks first waits for it."""
         clock = self._clock
         self._kept.take_up()
-        clock[IN_FORCE], clock[MARK_IN_FORCE], self._times[1] = (
-            clock[UNDER_WAY],
-            clock[MARK_UNDER_WAY],
-            self._times[2],
-        )
+        clock[IN_FORCE], clock[MARK_IN_FORCE] = clock[UNDER_WAY], clock[MARK_UNDER_WAY]
+        self._times[1] = self._times[2]
         clock[UNDER_WAY], clock[TAKES_EFFECT] = 0, 0
         self._actions_then[0] = self._actions_then[1]
         clock[FITS] += 1
@@ -351,7 +314,6 @@ class Ensemble(Model):
     # What a keeper asks that says when fits take effect
 
     def background(self) -> list[BackgroundWork]:
-        """Itself, if its fits are made in the background."""
         return [self] if self.refit == "background" else []
 
     def due(self) -> Callable[[], Result] | None:
@@ -381,17 +343,14 @@ class Ensemble(Model):
             self._in_force()
 
     def grow(self, n_actions: int) -> None:
-        """Know so many actions. Fits that were begun know as many as there were: until the next one, new actions look all alike."""
         if more_actions(self, n_actions):
             self._seen = np.concatenate([self._seen, np.zeros(n_actions - len(self._seen), dtype=np.int64)])
             self.n_actions, self._plan = n_actions, self._plan._replace(n_actions=n_actions)
 
     def _plan_then(self, which: int) -> Plan:
-        """The plan of the fit in force (0) or of the one under way (1)."""
         return self._plan._replace(n_actions=int(self._actions_then[which]) or None)
 
     def _counted(self) -> float:
-        """How many outcomes the chosen sample is worth, older ones counted by the half-life."""
         return float(self._plan.worth(self._kept.next().times, self._times[0]).sum())
 
     # Fits
@@ -408,7 +367,6 @@ class Ensemble(Model):
         return self._fitted[mark].result()
 
     def _is_made(self, mark: int) -> bool:
-        """Whether that fit is here or under way; a copy of this model may have given it up."""
         return mark in self._fitted and not self._fitted[mark].cancelled()
 
     def _start_next(self) -> None:
@@ -452,12 +410,9 @@ class Ensemble(Model):
         """What members say before the first fit, (M, n, n_outputs): nothing of the features, another order of the actions each."""
         M, K = self.n_members, self.n_outputs
         known, where = np.unique(ids, return_inverse=True)
-        z = np.array(
-            [
-                [normal(self.seed, _STREAM, self.n_learnt, int(a) * M * K + i) for i in range(M * K)]
-                for a in known
-            ]
-        ).reshape(len(known), M, K)
+        slots = [int(a) * M * K + i for a in known for i in range(M * K)]
+        drawn = [normal(self.seed, _STREAM, self.n_learnt, slot) for slot in slots]
+        z = np.array(drawn).reshape(len(known), M, K)
         z -= z.mean(axis=1, keepdims=True)
         outcomes = self._kept.all().outcomes
         centre = outcomes.mean(axis=0) if len(outcomes) else np.zeros(K)
@@ -483,39 +438,25 @@ class Ensemble(Model):
     # Settings and state
 
     def settings(self) -> dict[str, Any]:
-        """Plain data from which an equal, untaught model can be made."""
         names = [name for name in inspect.signature(type(self)).parameters if name != "members"]
-        return {
-            "model": self.kind,
-            "members": self.n_members,
-            **{name: getattr(self, name) for name in names},
-        }
+        stated = {name: getattr(self, name) for name in names}
+        return {"model": self.kind, "members": self.n_members, **stated}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: what is kept, what the clock says. Fits are made again from it."""
         kept = {f"kept/{name}": array for name, array in self._kept.arrays().items()}
         weights = {"weights": self._weights, "weights_of": self._weights_of} if self._weights.size else {}
-        return {
-            "clock": self._clock,
-            "times": self._times,
-            "seen": self._seen,
-            "actions_then": self._actions_then,
-            "shifts": self._shifts,
-            **weights,
-            **kept,
-        }
+        names = "clock", "times", "seen", "actions_then", "shifts"
+        own = {name: getattr(self, f"_{name}") for name in names}
+        return {**own, **weights, **kept}
 
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Have room for as much as these arrays keep."""
-        kept = {
-            name.removeprefix("kept/"): array for name, array in arrays.items() if name.startswith("kept/")
-        }
-        self._kept.make_room(kept)
+        kept = "kept/"
+        self._kept.make_room({n.removeprefix(kept): one for n, one in arrays.items() if n.startswith(kept)})
         if self._weights.size:
             self._weights = np.zeros(arrays["weights"].shape)
 
     def copy(self) -> Self:
-        """An independent copy, state included."""
         twin = super().copy()
         if not missing_sizes(self):
             # A fit is never changed, so that both may use it.
@@ -529,16 +470,11 @@ class Ensemble(Model):
         return {**vars(self), "_fitted": {}, "_last_asked": None}
 
     def __repr__(self) -> str:
-        usual = inspect.signature(type(self)).parameters
-        given = self.settings()
-        shown = [
-            f"{name}={given[name]!r}"
-            for name, one in usual.items()
-            if name
-            not in ("estimator", "n_actions", "n_features", "n_outputs", "exploration", "params", "shared")
-            and given[name] != one.default
-        ]
-        return f"Ensemble({', '.join([repr(self.estimator), repr(self.n_actions), repr(self.n_features), *shown])})"
+        first = self.estimator, self.n_actions, self.n_features
+        hidden = ("estimator", "n_actions", "n_features", "n_outputs", "exploration", "params", "shared")
+        usual, given = inspect.signature(type(self)).parameters, self.settings()
+        told = [name for name in usual if name not in hidden and given[name] != usual[name].default]
+        return f"Ensemble({', '.join([*map(repr, first), *(f'{name}={given[name]!r}' for name in told)])})"
 
 
 def _mark(before: Any, x: Array, action: int, y: Array) -> int:

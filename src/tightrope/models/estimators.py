@@ -38,40 +38,26 @@ _WARM = 0.5
 _FIRST_STEP = 200
 
 
-def _leaf(n: int) -> int:
-    """Boosting with twenty outcomes in a leaf learns nothing from the first hundred, with five it follows noise later."""
-    return int(np.clip(n // 100, 5, 20))
+def _boosting(rate: float, *, leaves: int, outcomes_per_leaf_size: int) -> Named:
+    def params(n: int) -> dict[str, Any]:
+        trees, least = int(np.clip(10 + n // 20, 10, 50)), int(np.clip(n // outcomes_per_leaf_size, 5, 20))
+        sizes = {"max_iter": trees, "max_leaf_nodes": leaves, "min_samples_leaf": least}
+        return {"learning_rate": rate, "early_stopping": False, **sizes}
 
+    return Named("sklearn.ensemble:HistGradientBoostingRegressor", params)
+
+
+_FOREST = {"n_estimators": 10, "max_features": "sqrt"}
 
 NAMED = {
-    "boosted-trees": Named(
-        "sklearn.ensemble:HistGradientBoostingRegressor",
-        lambda n: {
-            "max_iter": int(np.clip(10 + n // 20, 10, 50)),
-            "learning_rate": 0.15,
-            "max_leaf_nodes": 15,
-            "min_samples_leaf": _leaf(n),
-            "early_stopping": False,
-        },
-    ),
+    # With twenty outcomes in a leaf it would learn nothing from the first hundred, with five it would follow noise later.
+    "boosted-trees": _boosting(0.15, leaves=15, outcomes_per_leaf_size=100),
     # For noisy outcomes, of which large trees would learn the noise.
-    "small-boosted-trees": Named(
-        "sklearn.ensemble:HistGradientBoostingRegressor",
-        lambda n: {
-            "max_iter": int(np.clip(10 + n // 20, 10, 50)),
-            "learning_rate": 0.1,
-            "max_leaf_nodes": 7,
-            "min_samples_leaf": int(np.clip(n // 10, 5, 20)),
-            "early_stopping": False,
-        },
-    ),
-    "extra-trees": Named(
-        "sklearn.ensemble:ExtraTreesRegressor", lambda n: {"n_estimators": 10, "max_features": "sqrt"}
-    ),
+    "small-boosted-trees": _boosting(0.1, leaves=7, outcomes_per_leaf_size=10),
+    "extra-trees": Named("sklearn.ensemble:ExtraTreesRegressor", lambda n: _FOREST),
     # The bootstrap is the ensemble's own, outcome by outcome and for good, so a forest takes all that it is given.
     "random-forest": Named(
-        "sklearn.ensemble:RandomForestRegressor",
-        lambda n: {"n_estimators": 10, "max_features": "sqrt", "bootstrap": False},
+        "sklearn.ensemble:RandomForestRegressor", lambda n: {**_FOREST, "bootstrap": False}
     ),
     "mlp": Named(
         "sklearn.neural_network:MLPRegressor",
@@ -102,17 +88,13 @@ class Recipe(NamedTuple):
 
     @property
     def named(self) -> Named:
-        """What its name stands for."""
         return _named(self.name)
 
     def layers(self, inputs: int) -> tuple[int, ...]:
-        """How wide the layers of a network are."""
         hidden = {**self.named.params(100), **self.params}["hidden_layer_sizes"]
         return (inputs, *(hidden if isinstance(hidden, list | tuple) else [hidden]), 1)
 
-    def fitted(
-        self, X: Array, y: Array, weights: Array, random_state: int, start: Array | None = None
-    ) -> Any:
+    def fitted(self, X: Array, y: Array, weights: Array, random_state: int, start: Array | None) -> Any:
         """A new estimator, fitted to rows as often as they count; those that it takes no weights for are repeated.
 
         A network goes on from the weights `start`, if there are some.
@@ -179,16 +161,14 @@ def as_data(estimator: Any, params: Mapping[str, Any] | None) -> tuple[str, dict
                 f"estimator must be one of {', '.join(map(repr, NAMED))}, module:Class, or an object with fit and predict, "
                 f"but got {estimator!r}."
             )
-        return estimator, {
-            name: object_as_data(one, f"params.{name}") for name, one in (params or {}).items()
-        }
+        given = params or {}
+        return estimator, {name: object_as_data(one, f"params.{name}") for name, one in given.items()}
     if params:
         raise InvalidInput("params are those of an estimator that is named; an object has its own.")
     found = object_as_data(estimator, "estimator")
     if not isinstance(found, dict) or "kind" not in found:
-        raise InvalidInput(
-            f"estimator must be a name or an object with fit and predict, but got {estimator!r}."
-        )
+        must = "be a name or an object with fit and predict"
+        raise InvalidInput(f"estimator must {must}, but got {estimator!r}.")
     return found.pop("kind"), found
 
 
@@ -205,15 +185,10 @@ def _made(name: str, params: Mapping[str, Any], random_state: int) -> Any:
         streams = {key: random_state for key in known if key.rpartition("__")[2] == "random_state"}
         # In scikit-learn nothing means one core, elsewhere all of them.
         ours = type(one).__module__.partition(".")[0] == "sklearn"
-        cores = {
-            key: 1
-            for key, value in known.items()
-            if key.rpartition("__")[2] == "n_jobs" and not (ours and value is None)
-        }
-        one.set_params(**streams, **cores)
+        cores = [key for key in known if key.rpartition("__")[2] == "n_jobs"]
+        one.set_params(**streams, **{key: 1 for key in cores if not (ours and known[key] is None)})
     return one
 
 
 def is_zero_or_one(outcome: NDArray[Any]) -> bool:
-    """Whether a classifier can be taught it."""
     return bool(((outcome == 0.0) | (outcome == 1.0)).all())

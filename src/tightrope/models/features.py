@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,8 @@ from tightrope.models.composite import Composite
 from tightrope.models.model import (
     NO_DECISION,
     Model,
+    Normals,
     arguments,
-    checked_outcome,
-    known_action,
     model_from_settings,
     register,
     take_arrays,
@@ -26,7 +25,7 @@ from tightrope.models.model import (
 from tightrope.models.outcome_memory import keep_rows
 from tightrope.models.sizes import Sizes, Unsized, read_model
 from tightrope.trust import grant
-from tightrope.validation import Array, real_array, require_finite, whole_number
+from tightrope.validation import Array, real_array, whole_number
 from tightrope.words import Text
 
 
@@ -94,9 +93,8 @@ class Features(Composite):
             return
         self._raw = hooks.with_outputs(_inner_model(behind, half_life), M)
         if not self._raw.n_features:
-            raise InvalidInput(
-                Text("{model!r} takes no features, so there is nothing to transform.", model=self._raw)
-            )
+            said = "{model!r} takes no features, so there is nothing to transform."
+            raise InvalidInput(Text(said, model=self._raw))
         self.inner = self._raw.settings()
         self.half_life = hooks.half_life(self._raw)
         self.n_features = p = self._raw.n_features
@@ -118,24 +116,14 @@ class Features(Composite):
 
     @classmethod
     def sized(cls, sizes: Sizes, inner: Any = "linear", **settings: Any) -> Features:
-        """The inner model sized as it asks."""
         named = inner if not isinstance(inner, dict) or "model" in inner else {"model": "linear", **inner}
         behind = read_model("inner", named)
         return cls(inner=behind.sized(sizes) if isinstance(behind, Unsized) else behind, **settings)
 
     # Learn
 
-    def check_outcome(self, outcome: Any) -> None:
-        """Refuse what the inner model refuses."""
-        hooks.check_outcome(self._raw, outcome)
-
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
-        """Take in one outcome (a number, or n_outputs of them) at `features` (p,)."""
-        x = real_array("features", features, (self.n_features,))
-        require_finite("features", x)
-        y = checked_outcome(outcome, self.n_outputs)
-        self.check_outcome(y)
-        a = None if self.n_actions is None else known_action(action, self.n_actions)
+        x, y, a = hooks.checked_example(self, features, outcome, action)
         n = int(self.seen[0])
         if self.seen[1]:
             self._model.learn(self._made_of(x[None, :])[0], y, a)
@@ -158,7 +146,6 @@ class Features(Composite):
                 self._model.learn(z, self.outcomes[i], None if a is None else int(self.which[i]))
 
     def note_decision(self, number: int) -> None:
-        """The outcomes that are learnt from here on belong to this decision."""
         self.decision = number
         super().note_decision(number)
 
@@ -184,66 +171,40 @@ class Features(Composite):
         take_arrays(self._model, model_from_settings({**self.inner, "n_features": self._size}).arrays())
 
     def elapse(self, time: float) -> None:
-        """So much time goes by."""
         if not self.seen[1]:
             self.waits[self.seen[0]] += time
         hooks.elapse(self._in_use, time)
 
     def shift(self, output: int, by: float) -> None:
-        """All outcomes of one output, those that were learnt too, become larger by so much."""
         self.outcomes[:, output] += by
         super().shift(output, by)
 
     # Predict
 
-    def means(self, features: Any = None, actions: Any = None) -> Array:
-        """The expected outcome of each row."""
-        return self._in_use.means(self._rows(features, actions), actions)
-
-    def deviations(self, features: Any = None, actions: Any = None) -> Array:
-        """The standard deviation of each mean."""
-        return self._in_use.deviations(self._rows(features, actions), actions)
-
-    def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
-        """Means and standard deviations, (n, n_outputs) each."""
-        return hooks.predictions(self._in_use, self._rows(features, actions), actions)
-
     def widths(self, features: Any = None, actions: Any = None) -> Array:
-        """How unsure the means are, before any radius."""
         return self._in_use.widths(self._rows(features, actions), actions)
 
     def members(self, features: Any = None, actions: Any = None) -> Array:
-        """What each member of the inner model expects of each row."""
         return hooks.members(self._in_use, self._rows(features, actions), actions)
 
-    def sampled(
-        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
-    ) -> Array:
-        """A draw of the inner model for each row."""
+    def sampled(self, features: Any, actions: Any, scale: float, normals: Normals) -> Array:
         return hooks.sampled(self._in_use, self._rows(features, actions), actions, scale, normals)
 
     def radius(self, horizon: float) -> float:
-        """The inner model's."""
         return hooks.radius(self._in_use, horizon)
 
     @property
     def working_features(self) -> int:
-        """How many the transformer makes."""
         return self._size
 
     @property
     def n_learnt(self) -> int:
-        """Outcomes learnt so far."""
         return int(self.seen[0])
 
     @property
     def fits(self) -> int:
         """One more than the inner model's once the transformer is fitted."""
         return int(self.seen[1] != 0 and self.first > 0) + hooks.fits(self._in_use)
-
-    def never_learnt(self) -> NDArray[np.bool_] | None:
-        """By action whether no outcome of it was ever learnt, if the inner model can say."""
-        return hooks.never_learnt(self._in_use)
 
     # The parts
 
@@ -263,7 +224,6 @@ class Features(Composite):
         return {name: getattr(self, name) for name in names}
 
     def grow(self, n_actions: int) -> None:
-        """The inner model knows so many actions, before and after the transformer is fitted."""
         super().grow(n_actions)
         self.inner = self._raw.settings()
 

@@ -9,29 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.models.background import BackgroundWork
-from tightrope.models.model import Model, arguments
-from tightrope.validation import Array
+from tightrope.models.model import Model, Normals, arguments, checked_outcome, known_action
+from tightrope.validation import Array, real_array, require_finite
 from tightrope.words import Text
 
-_Given = ParamSpec("_Given")
-_Said = TypeVar("_Said")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
-def _hook(
-    otherwise: Callable[Concatenate[Model, _Given], _Said],
-) -> Callable[Concatenate[Model, _Given], _Said]:
+def _hook(otherwise: Callable[Concatenate[Model, _P], _T]) -> Callable[Concatenate[Model, _P], _T]:
     """The method of that name, for a model whose class defines one; else what the function does."""
     name = otherwise.__name__
 
     @wraps(otherwise)
-    def ask(model: Model, /, *given: _Given.args, **named: _Given.kwargs) -> _Said:
+    def ask(model: Model, /, *given: _P.args, **named: _P.kwargs) -> _T:
         # Of the class: an attribute that happens to have this name, such as a setting, is no hook; and a miss is fast.
         own = getattr(type(model), name, None)
         return otherwise(model, *given, **named) if own is None else own(model, *given, **named)
@@ -45,7 +43,6 @@ def _told(model: Model, name: str, otherwise: Any) -> Any:
 
 
 def defines(model: Model, hook: str) -> bool:
-    """Whether a model has a method for a hook."""
     return hasattr(type(model), hook)
 
 
@@ -57,12 +54,26 @@ def check_outcome(model: Model, outcome: Any) -> None:
     """Refuse an outcome that it can't learn; a policy asks before it changes anything."""
 
 
+def checked_example(
+    model: Model, features: Any, outcome: Any, action: Any
+) -> tuple[Array, Array, int | None]:
+    """What a model is about to learn, refused before anything changes: the features (p,), the outcomes (n_outputs,), the action."""
+    x = real_array("features", features, (model.n_features,))
+    require_finite("features", x)
+    y = checked_outcome(outcome, model.n_outputs)
+    check_outcome(model, y)
+    return x, y, None if model.n_actions is None else known_action(action, model.n_actions)
+
+
 @_hook
 def note_decision(model: Model, number: int) -> None:
     """The outcomes that are learnt from here on belong to the decision with this number; `NO_DECISION`: to none.
 
-    A model that keeps rows keeps this number with each, so that `forget_inputs` finds them.
+    A model that keeps rows begins with `decision = NO_DECISION`, and keeps the number with each row, so that `forget_inputs`
+    finds them.
     """
+    if hasattr(type(model), "decision"):
+        setattr(model, "decision", number)  # noqa: B010
 
 
 @_hook
@@ -108,8 +119,7 @@ def require_shift(model: Model) -> None:
 
 def half_life(model: Model) -> float | str | None:
     """Outcomes learnt until one counts half of what it did, or a time such as "2h"; None for one that forgets nothing."""
-    found: float | str | None = _told(model, "half_life", None)
-    return found
+    return cast("float | str | None", _told(model, "half_life", None))
 
 
 def n_learnt(model: Model) -> int:
@@ -128,8 +138,7 @@ def never_learnt(model: Model) -> NDArray[np.bool_] | None:
 
 def compiled(model: Model) -> str | None:
     """The kernels that can take the place of the methods: "ridge", "arms", "standardised", or None for the plain path."""
-    found: str | None = _told(model, "compiled", None)
-    return found
+    return cast("str | None", _told(model, "compiled", None))
 
 
 def exploration(model: Model) -> str:
@@ -178,9 +187,7 @@ def members(model: Model, features: Any = None, actions: Any = None) -> Array:
 
 
 @_hook
-def sampled(
-    model: Model, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
-) -> Array:
+def sampled(model: Model, features: Any, actions: Any, scale: float, normals: Normals) -> Array:
     """A draw for each row (n,), `scale` widths wide; `normals(n, slot)` gives n standard normals of the policy's own stream."""
     means = np.asarray(model.means(features, actions))
     ids = np.arange(len(means)) if actions is None else np.asarray(actions)
@@ -232,8 +239,9 @@ def with_outputs(model: Model, n: int) -> Model:
         said = "{model!r} learns {has} quantities, but {n} are needed."
         raise InvalidInput(Text(said, model=model, has=model.n_outputs, n=n))
     if n_learnt(model):
+        had = model.n_outputs
         raise InvalidInput(
-            f"a model that has learnt {model.n_outputs} quantities can't go on with {n}: make it for {n} outputs."
+            f"a model that has learnt {had} quantities can't go on with {n}: make it for {n} outputs."
         )
     return type(model)(**settings | {"n_outputs": n})
 

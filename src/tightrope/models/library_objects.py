@@ -38,7 +38,7 @@ def object_as_data(value: Any, where: str) -> Any:
                 name: object_as_data(one, f"{where}.{name}")
                 for name, one in value.get_params(deep=False).items()
                 # Also what marks "not set" and is no data, such as XGBoost's NaN, is what its class has.
-                if one is not usual.get(name, usual) and not _is_nan(one)
+                if one is not usual.get(name, usual) and not (isinstance(one, float) and math.isnan(one))
             },
         }
     if isinstance(value, (np.generic, np.ndarray)):
@@ -98,9 +98,8 @@ def _class_of(kind: str, what: str) -> Any:
     except ModuleNotFoundError as error:
         missing = package_of(error)
         name, install = PACKAGES.get(missing, (missing, missing))
-        raise InvalidInput(
-            f"{what} {kind!r} needs {name}, which is not installed: pip install {install}"
-        ) from error
+        how = f"{name}, which is not installed: pip install {install}"
+        raise InvalidInput(f"{what} {kind!r} needs {how}") from error
     except (AttributeError, ImportError, ValueError) as error:
         raise InvalidInput(f"{what} {kind!r}: there is no class {name!r} in {module!r}.") from error
     # What a library has only imported from elsewhere is not of that library.
@@ -120,7 +119,3 @@ def _module_of(made: type, where: str) -> str:
     raise InvalidInput(
         f"{where} is a {made.__qualname__}, which no other process could import: put the class in a module."
     )
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)

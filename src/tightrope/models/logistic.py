@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, logistic
 from tightrope.models.blocks import BlockModel, block_widths, drawn_parameters, faded
-from tightrope.models.model import NO_DECISION, Ids, checked_outcome, known_action, register
+from tightrope.models.model import NO_DECISION, Ids, Normals, checked_outcome, known_action, register
 from tightrope.models.outcome_memory import keep_rows
 from tightrope.validation import Array, finite_array, finite_number, require_range, whole_number
 
@@ -90,10 +90,8 @@ class Logistic(BlockModel):
         known = self._set_sizes(n_actions, n_features)
         self.n_outputs = M = whole_number("n_outputs", n_outputs)
         self.prior = finite_number("prior", prior, low=0.0, open_low=True)
-        ends = [
-            finite_array(name, np.asarray(end, dtype=float), (), (M,))
-            for name, end in (("low", low), ("high", high))
-        ]
+        limits = {name: np.asarray(end, dtype=float) for name, end in (("low", low), ("high", high))}
+        ends = [finite_array(name, end, (), (M,)) for name, end in limits.items()]
         self.low, self.high = (end.tolist() for end in ends)
         self._low, self._high = (np.array(np.broadcast_to(end, (M,))) for end in ends)
         if (self._low >= self._high).any():
@@ -110,9 +108,8 @@ class Logistic(BlockModel):
         self._views = kernels.ridge_views(self.flat)
         self._views.Sigma[:] = self._ridge * np.eye(q)
         self._views.Sigma_inv[:] = np.eye(q) / self._ridge
-        self.units = np.zeros(
-            (2, p)
-        )  # centre and scale of each feature, as in use; a scale of 0 before the first outcome
+        # Centre and scale of each feature, as in use; a scale of 0 before the first outcome.
+        self.units = np.zeros((2, p))
         self.moments = np.zeros((2, p))  # mean and sum of squared deviations of the rows learnt
         self.tally = np.zeros(1 + M)  # how many outcomes, and the sum of each output
         self.reach = np.ones(1)  # the scale of features is divided by it
@@ -125,11 +122,8 @@ class Logistic(BlockModel):
         # Of which decision each is, by its number.
         self.decisions = np.zeros(self.keep, dtype=np.int64)
         # The precision and b of those before them, as they stood at a time.
-        self.before_S, self.before_b, self.before_at = (
-            np.zeros((blocks, q, q)),
-            np.zeros((blocks, q)),
-            np.zeros(1),
-        )
+        self.before_S, self.before_b = np.zeros((blocks, q, q)), np.zeros((blocks, q))
+        self.before_at = np.zeros(1)
         self.ages = np.zeros(0) if self._fades is None else forgetting.new_ages(*self._fades, blocks, q)
 
     @property
@@ -139,7 +133,6 @@ class Logistic(BlockModel):
 
     @property
     def n_learnt(self) -> int:
-        """Outcomes learnt so far, over all actions."""
         return int(self._views.stat[kernels.LEARNT]) // max(1, self.n_outputs)
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
@@ -152,7 +145,6 @@ class Logistic(BlockModel):
     # Learn
 
     def check_outcome(self, outcome: Any) -> None:
-        """Refuse what lies outside [low, high]."""
         y = checked_outcome(outcome, self.n_outputs)
         low, high = self._low + self.shifted, self._high + self.shifted
         room = _ROUNDING * (1.0 + np.abs(low) + np.abs(high))
@@ -192,10 +184,6 @@ class Logistic(BlockModel):
             if self.keep:
                 self._fit_anew()
 
-    def note_decision(self, number: int) -> None:
-        """The outcomes that are learnt from here on belong to this decision."""
-        self.decision = number
-
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop the rows that are kept of these decisions, and fit anew without them.
 
@@ -213,7 +201,6 @@ class Logistic(BlockModel):
         self.kept[0] = keep_rows(kept, which, int(self.kept[0]))
 
     def shift(self, output: int, by: float) -> None:
-        """All outcomes of one output, and their limits, become larger by so much."""
         self.shifted[output] += by
 
     def _note(self, x: Array, y: Array) -> None:
@@ -307,9 +294,8 @@ class Logistic(BlockModel):
             S, b, theta = self.before_S[block], self.before_b[block], self._views.Theta[block, 0]
             for k, reach in enumerate(_REACHES):
                 D = self._stretch(reach / old)
-                found, mode = _evidence(
-                    z * D, y, w, self.offset[i], ridge + D[:, None] * S * D, D * b, theta / D
-                )
+                precision = ridge + D[:, None] * S * D
+                found, mode = _evidence(z * D, y, w, self.offset[i], precision, D * b, theta / D)
                 likely[k] += found
                 # The next mode is near this one.
                 theta = D * mode
@@ -345,11 +331,9 @@ class Logistic(BlockModel):
     # Predict
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
-        """The expected outcome of each row, (n,) or (n, n_outputs)."""
         return self._shaped(self.predictions(features, actions)[0])
 
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
-        """The standard deviation of each mean, (n,) or (n, n_outputs)."""
         return self._shaped(self.predictions(features, actions)[1])
 
     def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
@@ -375,9 +359,7 @@ class Logistic(BlockModel):
             deviations[:, i] = block_widths(self.flat, Z, blocks, self._ridge, self.ages)
         return means, deviations
 
-    def sampled(
-        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
-    ) -> Array:
+    def sampled(self, features: Any, actions: Any, scale: float, normals: Normals) -> Array:
         """The outcome that a draw θ̃ ~ N(θ̂, scale² Σ⁻¹) expects of each row, one draw for each set of parameters."""
         rows, ids = self._rows_and_ids(features, actions)
         q, low = self.n_features + 1, self._low[0] + self.shifted[0]
@@ -401,7 +383,6 @@ class Logistic(BlockModel):
         return self.ages
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: the arrays themselves, not copies."""
         names = [
             "flat",
             "units",
@@ -423,14 +404,11 @@ class Logistic(BlockModel):
         return np.concatenate([(rows - centre) / scale, np.ones((len(rows), 1))], axis=1)
 
     def _rows_and_ids(self, features: Any, actions: Any) -> tuple[Array, Ids]:
-        """A row for each action."""
         rows, ids = super()._rows_and_ids(features, actions)
         return np.broadcast_to(rows, (len(ids), rows.shape[1])), ids
 
 
-def _evidence(
-    Z: Array, y: Array, w: Array, offset: float, precision: Array, b: Array, theta: Array
-) -> tuple[float, Array]:
+def _evidence(Z: Array, y: Array, w: Array, offset: float, precision: Array, b: Array, theta: Array) -> Any:
     """The log marginal likelihood up to a constant, by Laplace's approximation around the mode, and that mode."""
     theta = _mode(Z, y, w, offset, precision, b, theta)
     t = Z @ theta + offset

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, partial
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -40,7 +40,6 @@ class Plan(NamedTuple):
 
     @property
     def groups(self) -> int:
-        """How many estimators a member has for an output."""
         return 1 if self.shared or self.n_actions is None else self.n_actions
 
     def worth(self, times: Array, now: float) -> Array:
@@ -66,7 +65,6 @@ class Plan(NamedTuple):
         return np.concatenate([features, np.eye(self.n_actions)[actions]], axis=1)
 
     def group_of(self, actions: Ids) -> Ids:
-        """Which estimator is asked of a row."""
         return actions if self.groups > 1 else np.zeros(len(actions), dtype=np.int64)
 
 
@@ -97,7 +95,6 @@ class Members(NamedTuple):
         return found
 
     def predict(self, features: Array, actions: Ids) -> Array:
-        """What each member expects of each row, (M, n, n_outputs)."""
         rows = self.plan.inputs(features, actions)
         if self.plan.recipe.named.scaled:
             rows = (rows - self.feature_centre) / self.feature_unit
@@ -115,7 +112,7 @@ def fit_members(plan: Plan, sample: Sample, begun: int, now: float, start: Array
     counted = bootstrap_weights(plan.seed, sample.numbers, plan.worth(sample.times, now), M)
     draws = np.random.Generator(np.random.Philox(key=[plan.seed & (2**64 - 1), begun]))
     said: list[Any] = []
-    with _FITTING, _one_thread():
+    with _FITTING, _one_thread()():
         for m in range(M):
             taught, actions, targets, weights = _with_made_up(plan, sample, counted[:, m], draws)
             inputs, targets = plan.inputs(taught, actions), (targets - centre) / unit
@@ -148,7 +145,6 @@ def restored_members(plan: Plan, sample: Sample, weights: Array) -> Members:
 
 
 def _scales(plan: Plan, sample: Sample) -> tuple[Array, Array, Array, Array]:
-    """What outcomes and features are taken from and divided by."""
     centre, unit = sample.outcomes.mean(axis=0), units_of(sample.outcomes)
     if plan.recipe.classifier:
         centre, unit = np.zeros_like(centre), np.ones_like(unit)
@@ -165,9 +161,7 @@ def units_of(outcomes: Array) -> Array:
     return np.where(spread > 1e-9 * size, spread, np.where(size > 0.0, size, 1.0))
 
 
-def _with_made_up(
-    plan: Plan, sample: Sample, weights: Array, draws: np.random.Generator
-) -> tuple[Array, Ids, Array, Array]:
+def _with_made_up(plan: Plan, sample: Sample, weights: Array, draws: np.random.Generator) -> tuple[Any, ...]:
     """The sample and, for each action, a few rounds that never were: contexts that were seen, the best or the worst outcome.
 
     Without them all members agree on an action that never earned anything, and none would try it again.
@@ -190,16 +184,14 @@ def _with_made_up(
     )
 
 
-def _fitted(
-    recipe: Recipe, X: Array, y: Array, weights: Array, random_state: int, start: Array | None
-) -> Any:
+def _fitted(recipe: Recipe, X: Array, y: Array, weights: Array, state: int, start: Array | None) -> Any:
     """A fitted estimator; a number where there is too little to fit, or nothing to tell apart."""
     if not len(y):
         return 0.5 if recipe.classifier else 0.0
     if len(y) < _FEWEST or y.min() == y.max():
         return float(weights @ y / weights.sum())
     try:
-        return recipe.fitted(X, y, weights, random_state, start)
+        return recipe.fitted(X, y, weights, state, start)
     except Exception as error:
         raise InvalidInput(f"{recipe.name} can't be fitted to {len(y)} outcomes: {error}") from error
 
@@ -231,7 +223,6 @@ class OneByOne:
         self.recipe, self.fitted, self.members, self.outputs = recipe, fitted, members, outputs
 
     def predict(self, rows: Array, groups: Ids) -> Array:
-        """(M, n, n_outputs)."""
         out = np.empty((self.members, len(rows), self.outputs))
         G = len(self.fitted) // (self.members * self.outputs)
         for g in np.unique(groups).tolist():
@@ -250,15 +241,10 @@ def _random_state(seed: int, *which: int) -> int:
 
 
 @cache
-def _thread_pools() -> Any:
+def _one_thread() -> Callable[[], AbstractContextManager[Any]]:
+    """Libraries add up in another order on another number of threads; on one they give the same bits everywhere."""
     try:
         from threadpoolctl import ThreadpoolController
     except ModuleNotFoundError:
-        return None
-    return ThreadpoolController()
-
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """Libraries add up in another order on another number of threads; on one they give the same bits everywhere."""
-    pools = _thread_pools()
-    return nullcontext() if pools is None else pools.limit(limits=1)
+        return nullcontext
+    return partial(ThreadpoolController().limit, limits=1)

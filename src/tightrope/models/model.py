@@ -10,8 +10,8 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,10 +103,8 @@ class Model(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Plain data from which an equal, untaught model can be made."""
-        return {
-            "model": self.kind,
-            **{name: getattr(self, name) for name in inspect.signature(type(self)).parameters},
-        }
+        names = inspect.signature(type(self)).parameters
+        return {"model": self.kind, **{name: getattr(self, name) for name in names}}
 
     def copy(self) -> Self:
         """An independent copy, state included."""
@@ -116,7 +114,6 @@ class Model(ABC):
         return fresh
 
     def _take_sizes(self, **sizes: int | None) -> bool:
-        """Keep the sizes; whether all are known."""
         for name, one in sizes.items():
             setattr(self, name, one)
         self._missing = tuple(name for name, one in sizes.items() if one is None)
@@ -164,12 +161,10 @@ class SizesMissing(InvalidInput, AttributeError):
 
 
 def missing_sizes(model: Model) -> tuple[str, ...]:
-    """The sizes of a model that nobody typed, by name."""
     return model._missing
 
 
 def size(name: str, value: Any, *, low: int) -> int | None:
-    """A whole number; None for one that a policy will tell."""
     return None if value is None else whole_number(name, value, low=low)
 
 
@@ -182,9 +177,8 @@ def more_actions(model: Model, n_actions: Any) -> bool:
     """Whether a model is to know more actions than it does; fewer are refused, for ids never change."""
     n, known = whole_number("n_actions", n_actions, low=1), model.n_actions
     if known is not None and n < known:
-        raise InvalidInput(
-            field="n_actions", must=f"be at least {known}, since actions are never taken away", got=n
-        )
+        must = f"be at least {known}, since actions are never taken away"
+        raise InvalidInput(field="n_actions", must=must, got=n)
     return known is not None and n > known
 
 
@@ -219,11 +213,14 @@ def checked_outcome(outcome: Any, n_outputs: int) -> Array:
 
 
 def known_action(action: Any, n_actions: int) -> int:
-    """An action id below n_actions."""
     a = whole_number("action", action)
     if a >= n_actions:
         raise InvalidInput(f"action must be below {n_actions}, but got {a}.")
     return a
+
+
+# A draw of the policy's own stream: n standard normals for a slot.
+Normals: TypeAlias = Callable[[int, int], Array]
 
 
 class HalfLife(NamedTuple):
@@ -254,7 +251,6 @@ def half_life_of(value: Any) -> HalfLife | None:
 
 
 def shown_half_life(value: float | str | None) -> str:
-    """For a model's `repr`."""
     if value is None:
         return ""
     return f", half_life={value:g}" if isinstance(value, float) else f", half_life={value!r}"

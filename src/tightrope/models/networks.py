@@ -51,7 +51,6 @@ def weight_count(layers: Sequence[int]) -> int:
 
 
 def set_weights(estimator: Any, flat: Array) -> None:
-    """Give a multi-layer perceptron of scikit-learn other weights."""
     for own, given in zip((estimator.coefs_, estimator.intercepts_), _parted(flat, _layers(estimator))):
         for mine, one in zip(own, given):
             mine[...] = one

@@ -43,7 +43,7 @@ class KeptOutcomes:
 
     >>> kept = KeptOutcomes(1, 1, limit=4, rule="recent", seed=0)
     >>> for i in range(6):
-    ...     kept.add([float(i)], 0, 1.0, number=i + 1, time=i + 1.0)
+    ...     kept.add([float(i)], 0, 1.0, i + 1, i + 1.0)
     >>> kept.choose()
     >>> kept.take_up()
     >>> kept.in_force().numbers
@@ -69,17 +69,13 @@ class KeptOutcomes:
     def __len__(self) -> int:
         return int(self.used[0])
 
-    def add(
-        self, features: Any, action: int, outcome: Any, number: int, time: float, decision: int = NO_DECISION
-    ) -> None:
-        """One more outcome, of a decision by its number; numbers and times of outcomes only rise."""
+    def add(self, *row: Any, decision: int = NO_DECISION) -> None:
+        """One more outcome, as `Sample` has it and of a decision by its number; numbers and times of outcomes only rise."""
         i = len(self)
         if i == len(self._rows["numbers"]):
             self._reserve(2 * i)
-        rows = self._rows
-        rows["features"][i], rows["actions"][i], rows["outcomes"][i] = features, action, outcome
-        rows["numbers"][i], rows["times"][i], rows["samples"][i] = number, time, 0
-        rows["decisions"][i] = decision
+        for array, value in zip(self._rows.values(), (*row, decision, 0)):
+            array[i] = value
         self.used[0] = i + 1
 
     def choose(self) -> None:
@@ -104,15 +100,12 @@ class KeptOutcomes:
         return bool(gone.any())
 
     def in_force(self) -> Sample:
-        """A copy of the sample that the fit in force was made of."""
         return self._sample(IN_FORCE)
 
     def next(self) -> Sample:
-        """A copy of the sample that the next fit is made of, once it is chosen."""
         return self._sample(NEXT)
 
     def all(self) -> Sample:
-        """Everything that is here, not copied."""
         n = len(self)
         return Sample(*(self._rows[name][:n] for name in Sample._fields))
 

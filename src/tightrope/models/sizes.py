@@ -34,7 +34,6 @@ class Unsized:
 
     @property
     def kind(self) -> str:
-        """What the model is registered under."""
         return str(self.settings["model"])
 
     def sized(self, sizes: Sizes) -> Model:
@@ -116,7 +115,6 @@ def model_class(kind: str, sizes: Sizes, *where: Any) -> Any:
 
 
 def parameters_of(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters of a constructor that can be given by name."""
     found = inspect.signature(make).parameters
     return {name: one for name, one in found.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)}
 

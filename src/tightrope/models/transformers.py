@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -39,18 +39,16 @@ def as_data(transformer: Any) -> Any:
             )
         return json.loads(json.dumps(dict(transformer)))
     if not hasattr(transformer, "get_params") or isinstance(transformer, type):
-        raise InvalidInput(
-            f"transformer must be a name, a table or an object with fit and transform, but got {transformer!r}."
-        )
+        must = "be a name, a table or an object with fit and transform"
+        raise InvalidInput(f"transformer must {must}, but got {transformer!r}.")
     return object_as_data(transformer, "transformer")
 
 
 def from_data(data: Any, *, seed: int = 0, rows: int = 0) -> Any:
     """The transformer that `as_data` described, not fitted; what draws gets the seed. `rows`: how many it will be fitted to."""
     made = _made(data, rows)
-    draws = [
-        name for name, value in made.get_params().items() if name.endswith("random_state") and value is None
-    ]
+    given = made.get_params()
+    draws = [name for name in given if name.endswith("random_state") and given[name] is None]
     return made.set_params(**dict.fromkeys(draws, seed)) if draws else made
 
 
@@ -77,13 +75,7 @@ def _named(kind: str, settings: dict[str, Any], rows: int) -> Any:
         from sklearn.preprocessing import SplineTransformer, StandardScaler
 
     if kind == "splines":
-        usual = {
-            "n_knots": 5,
-            "degree": 3,
-            "knots": "quantile",
-            "extrapolation": "constant",
-            "include_bias": False,
-        }
+        usual = {"n_knots": 5, "knots": "quantile", "extrapolation": "constant", "include_bias": False}
         return SplineTransformer(**{**usual, **settings})
     # Of features that are scaled this is the width that scikit-learn calls "scale".
     if kind == "fourier":
@@ -128,13 +120,7 @@ def _fast(made: Any) -> Transform:
 
     if type(made) is Pipeline:
         steps = [_fast(step) for _, step in made.steps if step not in (None, "passthrough")]
-
-        def through(X: Array) -> Array:
-            for step in steps:
-                X = step(X)
-            return X
-
-        return through
+        return lambda X: reduce(lambda rows, step: step(rows), steps, X)
     if type(made) is StandardScaler:
         mean = made.mean_ if made.with_mean else 0.0
         scale = made.scale_ if made.with_std else 1.0
@@ -169,12 +155,9 @@ def _splines(made: Any) -> Transform:
     knots = np.array([one.t[degree : -degree - 1] for one in splines])
     ends = np.array([(one.t[degree], one.t[-degree - 1]) for one in splines])
     # Taylor's: (p, degree + 1, intervals, splines), highest power first.
-    coefficients = np.array(
-        [
-            [one(start, nu=k) / math.factorial(k) for k in range(degree, -1, -1)]
-            for one, start in zip(splines, knots)
-        ]
-    )
+    powers = range(degree, -1, -1)
+    taylor = [[one(at, nu=k) / math.factorial(k) for k in powers] for one, at in zip(splines, knots)]
+    coefficients = np.array(taylor)
     kept = coefficients.shape[3] - (0 if made.include_bias else 1)
     features = np.arange(len(splines))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -127,13 +128,9 @@ def tree_sum(estimator: Any) -> TreeSum | None:
         if hasattr(estimator, "get_booster") and math.isnan(getattr(estimator, "missing", math.nan)):
             return _xgboost(estimator.get_booster().save_raw("json"))
     members = getattr(estimator, "estimators_", None)
-    named = {"RandomForest", "ExtraTrees"} & {
-        name.removesuffix("Regressor").removesuffix("Classifier")
-        for name in (made.__name__ for made in type(estimator).__mro__)
-    }
-    if named and isinstance(members, list):
-        return _averaged(members)
-    return None
+    forests = re.compile("(RandomForest|ExtraTrees)(Regressor|Classifier)?")
+    named = any(forests.fullmatch(made.__name__) for made in type(estimator).__mro__)
+    return _averaged(members) if named and isinstance(members, list) else None
 
 
 def _averaged(fitted: Sequence[Any]) -> TreeSum | None:

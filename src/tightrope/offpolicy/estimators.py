@@ -21,14 +21,20 @@ _RIDGE = 1.0
 _SHRINK = 5.0  # rows: with less the noise of rare cells spoils the intervals of short logs
 
 
-def estimate(log: Log, outcomes: Array, pi: Array, w: Array, method: Method) -> tuple[Array, Array, Array]:
+def outcomes_of(log: Log) -> Array:
+    """What must be weighted, (n, M): rewards, and the costs that are known of what was done alone."""
+    return np.column_stack([log.rewards, log.costs]) if log.costs.ndim == 2 else log.rewards[:, None]
+
+
+def estimate(
+    log: Log, outcomes: Array, fitted: Array | None, pi: Array, w: Array, method: Method
+) -> tuple[Array, Array, Array]:
     """For outcomes (n, M): estimates (M,), their influence values (n, M), and what a unit of cut weight can move (M,)."""
-    if method == "ips":
-        scores = w[:, None] * outcomes
-        return scores.mean(axis=0), scores - scores.mean(axis=0), np.abs(outcomes).max(axis=0)
-    if method == "dr":
-        scores, residual = doubly_robust(log, outcomes, predictions(log, outcomes), pi, w)
-        return scores.mean(axis=0), scores - scores.mean(axis=0), np.abs(residual).max(axis=0)
+    if method in ("ips", "dr"):
+        scores, left = w[:, None] * outcomes, outcomes
+        if fitted is not None:
+            scores, left = doubly_robust(log, outcomes, fitted, pi, w)
+        return scores.mean(axis=0), scores - scores.mean(axis=0), np.abs(left).max(axis=0)
     values = w @ outcomes / w.sum()
     # The delta method: θ̂ − θ is the average of w·(y − θ) / E[w], to first order.
     return values, w[:, None] * (outcomes - values) / w.mean(), np.ptp(outcomes, axis=0)
@@ -78,10 +84,19 @@ def degrees_of_freedom(w: Array) -> float:
 
 
 def summed(values: Array, groups: Codes | None) -> Array:
-    """Sums of rows (n, M) by group, (G, M)."""
+    """Sums of rows, (n,) or (n, M), by group, (G,) or (G, M)."""
     if groups is None:
         return values
+    if values.ndim == 1:
+        return np.asarray(np.bincount(groups, values), dtype=np.float64)
     return np.column_stack([np.bincount(groups, column) for column in values.T])
+
+
+def mean_and_error(values: Array, groups: Codes | None) -> tuple[float, float]:
+    """The mean of (n,) and its standard error, by group where there are any."""
+    mean = float(values.mean())
+    sums = summed(values - mean, groups)
+    return mean, float(np.sqrt((sums**2).sum() * sums.size / max(1, sums.size - 1))) / len(values)
 
 
 def predictions(log: Log, outcomes: Array) -> Array:

@@ -13,7 +13,16 @@ from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.frames import AsFrame
 from tightrope.log import Log, action_ids, require_distributions
-from tightrope.offpolicy.estimators import Method, degrees_of_freedom, estimate, interval, summed
+from tightrope.offpolicy.estimators import (
+    Method,
+    degrees_of_freedom,
+    estimate,
+    interval,
+    mean_and_error,
+    outcomes_of,
+    predictions,
+    summed,
+)
 from tightrope.policies import Policy
 from tightrope.validation import Array, finite_array, finite_number, real_array, whole_number
 
@@ -147,11 +156,9 @@ class Evaluation(AsFrame):
 
     def _title(self) -> str:
         among, unit = ("", "rows") if self.groups is None else (f" in {self.groups:,} groups", "groups")
+        runs = "" if self.runs is None else "; means over {:,} runs of {:,} rounds".format(*self.runs)
         worth = f"{self.weights.effective:,.0f} {unit} of the target's own"
-        title = f"{self.method} on {self.rows:,} rows{among}, worth {worth}"
-        if self.runs is not None:
-            title += "; means over {:,} runs of {:,} rounds".format(*self.runs)
-        return title
+        return f"{self.method} on {self.rows:,} rows{among}, worth {worth}{runs}"
 
 
 def evaluate(
@@ -206,29 +213,44 @@ def evaluate(
     tightrope.errors.InvalidInput: the log is deterministic (every propensity is 1), so no row tells what another
     action would have brought: ips needs actions drawn at random.
     """
+    require_log(log)
+    if method not in get_args(Method):
+        raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}, but got {method!r}.")
+    bound = limits_of(log, limits)
+    weighed = weigh(log, target, method, clip, least_chance, may_miss)
+    fitted = predictions(log, outcomes_of(log)) if method == "dr" else None
+    return estimated(log, weighed, fitted, method, bound, seed)
+
+
+def require_log(log: Log) -> None:
     if not isinstance(log, Log):
         raise InvalidInput(f"log must be a Log, but got {log!r}.")
     if log.tells_all:
         raise InvalidInput("the log tells what every action earns: there is nothing left to estimate.")
-    if method not in get_args(Method):
-        raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}, but got {method!r}.")
-    bound = np.broadcast_to(finite_array("limits", limits, (), (log.n_constraints,)), (log.n_constraints,))
-    pi, raw, w, missed = weigh(log, target, method, clip, least_chance, may_miss)
+
+
+def limits_of(log: Log, limits: ArrayLike) -> Array:
+    K = log.n_constraints
+    return np.broadcast_to(finite_array("limits", limits, (), (K,)), (K,))
+
+
+def estimated(
+    log: Log, weighed: Weighed, fitted: Array | None, method: Method, limits: Array, seed: int = 0
+) -> Evaluation:
+    """The evaluation of a target by its weights, and for "dr" by what was `fitted` (n, J, M) to `outcomes_of(log)`."""
+    pi, raw, w, missed = weighed
     n, cut = log.n_rows, missed + float((raw - w).mean())
     if method == "replay":
         generator = np.random.default_rng(whole_number("seed", seed))
         w = (generator.random(n) * w.max() < w).astype(np.float64)
 
-    weighted_costs = log.costs.ndim == 2
-    outcomes = np.column_stack([log.rewards, log.costs]) if weighted_costs else log.rewards[:, None]
-    values, influence, spread = estimate(log, outcomes, pi, w, method)
-    per_group = summed(w[:, None], log.groups)[:, 0]
-    effective = float(per_group.sum() ** 2 / (per_group**2).sum())
-    low, high, uneven = interval(
-        values, influence, log.groups, degrees_of_freedom(per_group), effective, outcomes
-    )
+    outcomes = outcomes_of(log)
+    values, influence, spread = estimate(log, outcomes, fitted, pi, w, method)
+    per_group = summed(w, log.groups)
+    freedom, effective = degrees_of_freedom(per_group), float(per_group.sum() ** 2 / (per_group**2).sum())
+    low, high, uneven = interval(values, influence, log.groups, freedom, effective, outcomes)
     bias = cut * spread
-    if not weighted_costs:
+    if log.costs.ndim == 3:
         # What every action costs is known: an ordinary average over contexts.
         scores = np.einsum("ij,ijk->ik", pi, log.costs)
         means = scores.mean(axis=0)
@@ -236,32 +258,18 @@ def evaluate(
         values, bias = np.append(values, means), np.append(bias, np.zeros(means.size))
         low, high, uneven = (np.append(a, b) for a, b in zip((low, high, uneven), own, strict=True))
 
-    names, limits_of = ("reward", *log.constraints), (None, *bound.tolist())
-    columns = [names, *(column.tolist() for column in (values, low, high, bias)), limits_of]
-    measures = [Measure(*row) for row in zip(*columns, strict=True)]
-    per_unit = summed((raw - raw.mean())[:, None], log.groups)[:, 0]
-    error = float(np.sqrt((per_unit**2).sum() * per_unit.size / max(1, per_unit.size - 1)) / n)
-    weights = Weights(
-        effective=effective,
-        mean=float(raw.mean()),
-        error=error,
-        largest=float(raw.max()),
-        zero=float((raw == 0).mean()),
-        cut=cut,
-    )
+    names, estimates = ("reward", *log.constraints), (one.tolist() for one in (values, low, high, bias))
+    measures = [Measure(*row) for row in zip(names, *estimates, (None, *limits.tolist()), strict=True)]
+    mean, error = mean_and_error(raw, log.groups)
+    weights = Weights(effective, mean, error, float(raw.max()), float((raw == 0).mean()), cut)
     rough = [one.name for one, s in zip(measures, uneven, strict=True) if abs(s) > _UNEVEN]
     doubts = _doubts(weights, 1.0 - missed, float(per_group.max() / per_group.sum()), rough)
     if log.n_constraints and (pi.max(axis=1) == 1.0).all():
         doubts.append(SNAPSHOT)
-    return Evaluation(
-        method=method,
-        rows=int(w.sum()) if method == "replay" else n,
-        groups=None if log.groups is None else int(log.groups.max()) + 1,
-        reward=measures[0],
-        constraints=tuple(measures[1:]),
-        weights=weights,
-        doubts=tuple(doubts),
-    )
+    rows = int(w.sum()) if method == "replay" else n
+    groups = None if log.groups is None else int(log.groups.max()) + 1
+    reward, *constraints = measures
+    return Evaluation(method, rows, groups, reward, tuple(constraints), weights, tuple(doubts))
 
 
 class Weighed(NamedTuple):
@@ -300,13 +308,15 @@ def _doubts(weights: Weights, expected: float, heaviest: float, rough: Sequence[
             "expected: the propensities are wrong, or the target does what the log never shows"
         )
     if weights.effective < _FEW_ROWS:
-        worth = f"{weights.effective:.0f} rows or groups of the target's own"
-        doubts.append(f"the log is worth only {worth}: intervals are rough")
+        doubts.append(
+            f"the log is worth only {weights.effective:.0f} rows or groups of the target's own: intervals are rough"
+        )
     elif heaviest > _HEAVY:
         doubts.append(f"one row or group carries {heaviest:.0%} of the weight: intervals are rough")
     if rough:
-        few = f"few rows differ from the others in {', '.join(rough)}"
-        doubts.append(f"{few}: the interval may be too short on one side")
+        doubts.append(
+            f"few rows differ from the others in {', '.join(rough)}: the interval may be too short on one side"
+        )
     return doubts
 
 
@@ -352,16 +362,15 @@ def _require_support(log: Log, pi: Array, untried: NDArray[np.bool_], method: st
     missing = untried & (pi > 0)
     missed = float(pi[missing].sum() / log.n_rows)
     if missed > may_miss:
-        j = int(np.argmax(missing.any(axis=0)))
+        j, *others = np.flatnonzero(missing.any(axis=0)).tolist()
         i = int(np.argmax(missing[:, j]))
         where = f"row {i}"
         if log.contexts is not None and log.contexts.ndim == 1:
             where += f", context {log.contexts[i]}"
-        also = [log.action_names[k] for k in np.flatnonzero(missing.any(axis=0)) if k != j]
+        also = f"; likewise {', '.join(repr(log.action_names[k]) for k in others)}" if others else ""
         raise InvalidInput(
             f"the log must give every action of the target a chance, but {log.action_names[j]!r} had none in "
-            f"{int(missing[:, j].sum())} of {log.n_rows} rows where the target may take it (first: {where})"
-            + (f"; likewise {', '.join(map(repr, also))}" if also else "")
-            + f": {missed:.2%} of what it does. Leave it out of the target there: no weight can make up for what was never tried."
+            f"{int(missing[:, j].sum())} of {log.n_rows} rows where the target may take it (first: {where}){also}: {missed:.2%} "
+            "of what it does. Leave it out of the target there: no weight can make up for what was never tried."
         )
     return missed

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from tightrope.errors import InvalidInput
 from tightrope.intervals import student_quantile
 from tightrope.log import Codes, Log
-from tightrope.offpolicy.estimators import degrees_of_freedom, doubly_robust, predictions, summed
-from tightrope.offpolicy.evaluation import SNAPSHOT, Evaluation, evaluate, weigh
+from tightrope.offpolicy.estimators import degrees_of_freedom, doubly_robust, outcomes_of, predictions, summed
+from tightrope.offpolicy.evaluation import SNAPSHOT, Evaluation, estimated, limits_of, require_log, weigh
 from tightrope.policies import Policy
 from tightrope.validation import Array, whole_number
 
@@ -82,8 +82,7 @@ def evaluate_live(
     >>> found.reward.low < 0.45 < found.reward.high, abs(found.constraints[0].value) < 0.01
     (True, True)
     """
-    if not isinstance(log, Log):
-        raise InvalidInput(f"log must be a Log, but got {log!r}.")
+    require_log(log)
     if not isinstance(policy, Policy):
         raise InvalidInput(f"policy must be a policy, but got {policy!r}.")
     K = policy.hooks.n_constraints
@@ -94,8 +93,8 @@ def evaluate_live(
     length = log.n_rows if rounds is None else whole_number("rounds", rounds, low=1)
     runs = whole_number("runs", runs, low=_FEWEST_RUNS)
     seeds = np.random.SeedSequence(whole_number("seed", seed)).spawn(runs)
-    known = log.costs.ndim == 3
-    outcomes = log.rewards[:, None] if known else np.column_stack([log.rewards, log.costs])
+    bound = limits_of(log, limits)
+    known, outcomes = log.costs.ndim == 3, outcomes_of(log)
     fitted = predictions(log, outcomes)
     given = _offers(log, offers)
     costs = _LateCosts(log, policy, log.costs if known else fitted[:, :, 1:])
@@ -104,11 +103,10 @@ def evaluate_live(
         for i, one in enumerate(seeds)
     ]
     target = _run_averaged(log, played)
-    how: dict[str, Any] = {"clip": clip, "least_chance": least_chance, "may_miss": may_miss}
-    found = evaluate(log, target, "dr", limits=limits, **how)
+    weighed = weigh(log, target, "dr", clip, least_chance, may_miss)
+    found = estimated(log, weighed, fitted, "dr", bound)
 
-    w = weigh(log, target, "dr", **how).w
-    scores, values = doubly_robust(log, outcomes, fitted, target, w)[0], fitted
+    scores, values = doubly_robust(log, outcomes, fitted, target, weighed.w)[0], fitted
     if known:
         scores = np.column_stack([scores, np.einsum("ij,ijk->ik", target, log.costs)])
         values = np.concatenate([fitted, log.costs], axis=2)
@@ -117,20 +115,16 @@ def evaluate_live(
     centre = np.array([one.value for one in (found.reward, *found.constraints)])
     weighted = outcomes.shape[1]
     centre[weighted:] = means[:, weighted:].mean(axis=0)
-    left = degrees_of_freedom(summed(w[:, None], log.groups)[:, 0])
+    left = degrees_of_freedom(summed(weighed.w, log.groups))
     freedom = [max(1.0, min(runs - 1.0, left))] * weighted + [runs - 1.0] * (centre.size - weighted)
     half = np.array([student_quantile(df) for df in freedom]) * means.std(axis=0, ddof=1)
     reward, *constraints = (
         replace(one, value=float(value), low=float(value - h), high=float(value + h))
         for one, value, h in zip((found.reward, *found.constraints), centre, half, strict=True)
     )
-    return replace(
-        found,
-        reward=reward,
-        constraints=tuple(constraints),
-        doubts=tuple(doubt for doubt in found.doubts if doubt != SNAPSHOT),
-        runs=(runs, length),
-    )
+    doubts = tuple(doubt for doubt in found.doubts if doubt != SNAPSHOT)
+    rules, size = tuple(constraints), (runs, length)
+    return replace(found, reward=reward, constraints=rules, doubts=doubts, runs=size)
 
 
 def _run_averaged(log: Log, played: Sequence[_Run]) -> Array:
@@ -139,10 +133,9 @@ def _run_averaged(log: Log, played: Sequence[_Run]) -> Array:
     for run in played:
         np.add.at(target, (run.rows, run.actions), 1.0)
     visits = target.sum(axis=1, keepdims=True)
-    if (visits == 0).any():
-        rounds = sum(run.rows.size for run in played)
+    if missing := int((visits == 0).sum()):
         raise InvalidInput(
-            f"{int((visits == 0).sum())} of {log.n_rows} rows came up in none of the runs: make runs × rounds, now {rounds:,}, "
+            f"{missing} of {log.n_rows} rows came up in none of the runs: make runs × rounds, now {int(visits.sum()):,}, "
             f"at least {20 * log.n_rows:,}."
         )
     return np.asarray(target / visits)
@@ -155,13 +148,11 @@ def _means(target: Array, scores: Array, values: Array, played: Sequence[_Run]) 
     on the actions of one run alone would be far noisier than those on the mixture.
     """
     expected = np.einsum("ij,ijm->im", target, values)
-    return np.array(
-        [
-            run.drawn @ scores / run.drawn.sum()
-            + (values[run.rows, run.actions] - expected[run.rows]).mean(axis=0)
-            for run in played
-        ]
-    )
+    means = []
+    for run in played:
+        moved = (values[run.rows, run.actions] - expected[run.rows]).mean(axis=0)
+        means.append(run.drawn @ scores / run.drawn.sum() + moved)
+    return np.array(means)
 
 
 class _Run(NamedTuple):

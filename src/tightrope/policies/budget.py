@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.ledger.account import Account, Address
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array, finite_number, real_array, whole_number
 
 
-class Budgets(Account):
+class Budgets:
     """The accounts of K resources side by side: B_k = limit_k · T is never overspent, for outcomes to come count as 1, the most.
 
     >>> account = Budgets([0.5, 0.75], 4)
@@ -26,12 +25,6 @@ class Budgets(Account):
     True
     """
 
-    __slots__ = ("allowed", "horizon", "limits", "rate", "reserved", "used")
-
-    allowed: Array
-    used: Array
-    reserved: Array
-
     def __init__(self, limits: Any, horizon: int) -> None:
         self.limits = np.atleast_1d(real_array("limits", limits, (), (None,))).copy()
         if not len(self.limits):
@@ -39,7 +32,6 @@ class Budgets(Account):
         for k, limit in enumerate(self.limits):
             finite_number(f"limits[{k}]", float(limit), low=0.0, high=1.0, open_low=True)
         self.horizon = whole_number("horizon", horizon, low=1)
-        super().__init__(Address("budgets"))
         self.allowed = self.limits * self.horizon
         self.rate = float(self.limits.min())
         self.used = np.zeros(len(self.limits))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -21,6 +22,7 @@ from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecis
 from tightrope.policies.plain_values import as_float
 from tightrope.policies.policy import Policy
 from tightrope.policies.sizing import Context, numbers_of, sizes_in, sizes_of_rows
+from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Seen, Setting
 from tightrope.rules import Rules, Units
 from tightrope.validation import LARGEST, Array, finite_number
@@ -41,6 +43,9 @@ class Constrained(Policy):
     context: Context
     # The models as they were given, as long as some of them have no sizes; empty once the policy has its models.
     _asked: dict[str, Model | Unsized | None]
+    # Compiled code for offers of all actions, once there is any, and the round before which it does.
+    _fast: Any = None
+    _wake: float = math.inf
 
     @abstractmethod
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
@@ -52,13 +57,33 @@ class Constrained(Policy):
     def quote(self, *offer: Any, **given: Any) -> Quote:
         """What `decide` would choose on an `Offer`, or on the arguments of `decide`: weighs and draws, and changes nothing."""
         if len(offer) == 1 and isinstance(offer[0], Offer):
-            if self._asked:
-                raise InvalidInput("an Offer is for a policy that has its sizes: give them to its models.")
-            return self._weigh(offer[0])
+            return self._weigh(self._admitted(offer[0]))
         known = dict.fromkeys(ROUND) | dict(zip(ROUND, offer)) | given
         reader = self._reader(known)
         known, context = _as_numbers(known, self.context)
         return replace(reader._weigh(reader._input.offer(**known)), note=(reader, context))
+
+    def _admitted(self, offer: Offer) -> Offer:
+        if self._asked:
+            raise InvalidInput("an Offer is for a policy that has its sizes: give them to its models.")
+        if offer.W.shape[1] > self._n_constraints:
+            offer = replace(offer, W=offer.W[:, : self._n_constraints].copy())
+        self._input.require_valid(offer)
+        return offer
+
+    def _decide_offer(self, offer: Offer) -> Decision:
+        if self._pending.made >= self._look_at:
+            self._look()
+        if self._fast is not None and offer.whole and self._pending.made < self._wake:
+            x, z, known = offer.phi, offer.psi, len(self._input.known_columns)
+            phi = x if x is None or len(x) > 1 else x[0]
+            psi = phi if z is x else z if z is None or len(z) > 1 else z[0]
+            decision: Decision | None = self._fast.decide(
+                phi, offer.W if known else None, psi, None, offer.group
+            )
+            if decision is not None:
+                return decision
+        return self._decide(self._admitted(offer))
 
     def _book(self, quote: Quote, row: int | None) -> Decision:
         if quote.note is not None:
@@ -120,7 +145,7 @@ class Constrained(Policy):
     def _sized(self, sizes: Mapping[str, Sizes]) -> Self:
         given = arguments_in(self._settings())
         twin = type(self)(**given | {part: one for part, one in self._made(sizes).items() if part in given})
-        twin._pending.owner = self._pending.owner
+        twin._pending.owner, twin._pending.version = self._pending.owner, self._pending.version
         return twin
 
     def _reader(self, given: Mapping[str, Any]) -> Self:
@@ -170,10 +195,17 @@ class Constrained(Policy):
 
     def _become(self, reader: Self, context: Context) -> None:
         if reader is not self:
-            owner = self._pending.owner
+            owner, version = self._pending.owner, self._pending.version
             type(self).__init__(self, **arguments_in(reader.hooks.settings()))
-            self._pending.owner = owner
+            self._pending.owner, self._pending.version = owner, version
         self.context = context
+
+    def _roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
+        """A state from before the first context has no models in it: what it stands for is a policy as it was made."""
+        model = self._reward
+        if model is not None and model.arrays() and not any(name.startswith("reward/") for name in then):
+            then = type(self)(**arguments_in(self._settings())).hooks.state()
+        return super()._roll_back(then, learnt_only=learnt_only)
 
     def _size_by_log(self, features: Any, cost_features: Any) -> None:
         """Take the sizes that are lacking from rows of past decisions."""

@@ -11,7 +11,8 @@ from tightrope.concerns import Concern
 from tightrope.models import MODELS, Model
 from tightrope.models.background import BackgroundWork
 from tightrope.models.sizes import read_model
-from tightrope.policies.decision import Labels
+from tightrope.offer import Offer
+from tightrope.policies.decision import Decision, Labels
 from tightrope.policies.pending import PendingDecisions
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Learner, Problem, Setting
@@ -81,6 +82,8 @@ class PolicyHooks(Traits, frozen=True, kw_only=True, eq=False):
     labels: Labels
     # Those whose outcome is still to come.
     pending: PendingDecisions
+    # `decide` on an `Offer` that was made elsewhere, of a request or a journal's entry: `quote` and `commit` in one, and faster.
+    decide_offer: Callable[[Offer], Decision]
     # What is multiplied with costs when actions are compared, (K,): queues or prices; 0 for a policy without.
     dual: Callable[[], Array]
     # What turns the total of each constraint, (K,), into the units of its rule; and how large a cost of each is.
@@ -185,7 +188,7 @@ def arguments_in(settings: dict[str, Any]) -> dict[str, Any]:
     return {
         name: read_model(name, value) if name in ("reward", "cost") and value is not None else value
         for name, value in settings.items()
-        if name not in ("owner", "pending_groups")
+        if name not in ("owner", "version", "pending_groups")
     }
 
 

@@ -44,7 +44,7 @@ class LinUCB(PessimisticOptimistic):
         PessimisticOptimistic.__init__(self, 0, reward, context=context, horizon=horizon)
 
     def _settings(self) -> dict[str, Any]:
-        kept = ("reward", "context", "horizon", "owner", "pending_groups")
+        kept = ("reward", "context", "horizon", "owner", "version", "pending_groups")
         return {name: value for name, value in super()._settings().items() if name in kept}
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ Pending = tuple[int, int, Array | None, Array | None, Any, Any]
 class PendingDecisions(dict[int, Pending]):
     """Pending decisions by number, oldest first; `made` counts all decisions, `owner` tells this policy's from another's.
 
-    `version` counts the changes of the policy's state.
+    `version` counts the changes of the policy's state: every change makes it grow, and it is saved with the state.
 
     >>> decisions = PendingDecisions()
     >>> number = decisions.add(AWAITS_REWARD, 2)
@@ -119,7 +119,7 @@ class PendingDecisions(dict[int, Pending]):
         self[number] = (entry[0] if awaits is None else awaits, *entry[1:5], note)
 
     def arrays(self, n_phi: int, n_psi: int) -> Arrays:
-        """The state, by name; a row that a decision does not have is NaN. Groups are not numbers: see `groups`."""
+        """The state, by name; a row that a decision does not have is NaN. Groups are not numbers: see `settings`."""
         entries = list(self.values())
         return {
             "made": np.array([self.made], dtype=np.int64),
@@ -130,13 +130,20 @@ class PendingDecisions(dict[int, Pending]):
             "pending/psi": _stacked([one[3] for one in entries], n_psi),
         }
 
-    def groups(self) -> list[Any] | None:
-        """The group of each, None where none has one."""
+    def settings(self) -> dict[str, Any]:
+        """What is saved beside the arrays: whose decisions they are, the version of the state, the group of each if any has one."""
         groups = [one[4] for one in self.values()]
-        return groups if any(group is not None for group in groups) else None
+        known = groups if any(group is not None for group in groups) else None
+        return {"owner": self.owner, "version": self.version, "pending_groups": known}
+
+    def take_settings(self, settings: dict[str, Any]) -> None:
+        """Go on under the owner and from the version that `settings` told; files from before versions were saved have none."""
+        self.owner = int(settings["owner"])
+        self.version = int(settings.get("version", self.version))
+        self.set_groups(settings["pending_groups"])
 
     def set_groups(self, groups: list[Any] | None) -> None:
-        """Give each its group again, as `groups` told them."""
+        """Give each its group again, in the order of the decisions."""
         for number, group in zip(list(self), groups or ()):
             entry = self[number]
             self[number] = (*entry[:4], tuple(group) if isinstance(group, list) else group, entry[5])

@@ -320,7 +320,10 @@ class Policy:
         (0, True, 1)
         """
         read = len(offer) == 1 and isinstance(offer[0], Offer)
-        return self._weigh(offer[0] if read else self._offer(*offer, **given))
+        return self._weigh(self._admitted(offer[0]) if read else self._offer(*offer, **given))
+
+    def _decide_offer(self, offer: Offer) -> Decision:
+        return self.commit(self._weigh(self._admitted(offer)))
 
     def commit(self, quote: Quote, action: int | None = None) -> Decision:
         """Make a quote a decision: it counts, and its outcome can be learnt. Refused if the state has changed since.
@@ -494,6 +497,7 @@ class Policy:
             self.forget(number)
         for model in self._models_of_its_own():
             hooks.forget_inputs(model, numbers)
+        self._pending.version += 1
 
     # Save, restore, copy
 
@@ -504,7 +508,7 @@ class Policy:
     def _settings(self) -> dict[str, Any]:
         """All that is not arrays, as plain data."""
         given = {name: _plain(self._parameter(name)) for name in inspect.signature(type(self)).parameters}
-        return {**given, "owner": self._pending.owner, "pending_groups": self._pending.groups()}
+        return {**given, **self._pending.settings()}
 
     def _state(self) -> Arrays:
         """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
@@ -514,9 +518,8 @@ class Policy:
         }
 
     def _restore(self, settings: dict[str, Any], arrays: Arrays) -> None:
-        self._pending.owner = int(settings["owner"])
         self._load(arrays)
-        self._pending.set_groups(settings["pending_groups"])
+        self._pending.take_settings(settings)
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands, a policy of the same kind under another configuration, which may know more actions.
@@ -537,6 +540,7 @@ class Policy:
             if mine is not None and mine.shape == array.shape:
                 mine[...] = array
         self._pending.made = old.hooks.pending.made
+        self._pending.version += 1
         self._pending.update(old.hooks.pending)
 
     def _roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
@@ -545,19 +549,13 @@ class Policy:
         Decisions keep their numbers. Those that were pending then and still are stay pending; unless `learnt_only`, younger ones
         are dropped.
         """
-        now = self._state()
-        dropped: list[int] = []
+        now, pending = self._state(), dict(self._pending)
         if learnt_only:
-            arrays = {name: then[name] if self._is_learnt(name) else array for name, array in now.items()}
-        else:
-            dropped = sorted(set(self._pending) - set(then["pending/number"].tolist()))
-            arrays = {
-                name: now[name] if name.startswith("pending/") or name == "made" else then[name]
-                for name in now
-            }
-        kept = dict(self._pending)
-        self._load(arrays)
-        self._pending.update(kept)
+            then = {**now, **{name: then[name] for name in now if self._is_learnt(name)}}
+        dropped = [] if learnt_only else sorted(set(pending) - set(then["pending/number"].tolist()))
+        kept = {name: array for name, array in now.items() if name.startswith("pending/") or name == "made"}
+        self._load({**then, **kept})
+        self._pending.update(pending)
         for number in dropped:
             del self._pending[number]
         return dropped
@@ -609,11 +607,21 @@ class Policy:
         for name in names:
             if given[name] is not None:
                 raise InvalidInput(f"{type(self).__name__} takes no {name}: it is for {why}.")
-        read = self._input.offer(features, costs, cost_features, actions, usage, group, context=context)
+        return self._admitted(
+            self._input.offer(features, costs, cost_features, actions, usage, group, context=context)
+        )
+
+    def _admitted(self, offer: Offer) -> Offer:
+        """An offer as `_choose` reads it: with costs if the policy sees them, and a row of features for each action."""
+        names, why = self._refuses
+        if "actions" in names and not offer.whole:
+            raise InvalidInput(f"{type(self).__name__} takes no actions: it is for {why}.")
+        J, W = len(offer.ids), offer.W
         if self._sees_costs:
-            require_range("costs", read.W, -COST_LIMIT, COST_LIMIT)
-        J = len(read.ids)
-        return replace(read, phi=rows_for_each(read.phi, J), psi=rows_for_each(read.psi, J))
+            require_range("costs", W, -COST_LIMIT, COST_LIMIT)
+        elif W.shape[1]:
+            W = W[:, :0]
+        return replace(offer, phi=rows_for_each(offer.phi, J), psi=rows_for_each(offer.psi, J), W=W)
 
     def _take_offers(self, rounds: Sequence[Mapping[str, Any]]) -> list[Offer]:
         """Rounds that are about to be decided, checked."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -89,17 +89,18 @@ class Curve:
 
     def times(self, factors: Sequence[float]) -> Curve:
         """The curve with each of its columns multiplied by a positive number, such as to bring costs to the units of rules."""
-        by = np.asarray(factors, dtype=float)
-        paths = None if self.paths is None else self.paths * by
-        return Curve(self.rounds, self.mean * by, self.low * by, self.high * by, paths)
+        return self._each(lambda values: values * np.asarray(factors, dtype=float))
 
     def column(self, n: int) -> Curve:
         """The curve of one constraint or action, of those that a curve of shape (G, N) holds."""
         if self.mean.ndim != 2 or not 0 <= n < self.mean.shape[1]:
             columns = self.mean.shape[1:]
             raise InvalidInput(f"column must name one of the curve's {columns} columns, but got {n}.")
-        paths = None if self.paths is None else self.paths[..., n]
-        return Curve(self.rounds, self.mean[:, n], self.low[:, n], self.high[:, n], paths)
+        return self._each(lambda values: values[..., n])
+
+    def _each(self, change: Callable[[Array], Array]) -> Curve:
+        paths = None if self.paths is None else change(self.paths)
+        return Curve(self.rounds, change(self.mean), change(self.low), change(self.high), paths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,40 +114,30 @@ class LastViolated:
 
     constraints: tuple[str, ...]
     values: NDArray[np.int64]
+    estimate: Estimate = field(init=False)  # the mean over runs with its 95 % t-interval, cut off at 0
+    max: int = field(init=False)  # the latest over all runs
+    never: float = field(init=False)  # the share of runs that were never in violation
+
+    def __post_init__(self) -> None:
+        mean, low, high = map(float, mean_interval(self.values.astype(float)))
+        estimate = Estimate(mean, max(0.0, low) if math.isfinite(low) else low, high)
+        latest, never = int(self.values.max()), float((self.values == 0).mean())
+        vars(self).update(estimate=estimate, max=latest, never=never)
 
     def __repr__(self) -> str:
         return f"LastViolated({self.estimate}, max={self.max}, never={self.never:.4g})"
 
     @property
-    def estimate(self) -> Estimate:
-        """Mean over runs with its 95 % t-interval, cut off at 0."""
-        mean, low, high = mean_interval(self.values.astype(float))
-        return Estimate(float(mean), max(0.0, float(low)) if math.isfinite(low) else float(low), float(high))
-
-    @property
     def mean(self) -> float:
-        """Mean over runs."""
         return self.estimate.mean
 
     @property
     def low(self) -> float:
-        """Low end of the mean's interval."""
         return self.estimate.low
 
     @property
     def high(self) -> float:
-        """High end of the mean's interval."""
         return self.estimate.high
-
-    @property
-    def max(self) -> int:
-        """The latest over all runs."""
-        return int(self.values.max())
-
-    @property
-    def never(self) -> float:
-        """Share of runs that were never in violation."""
-        return float((self.values == 0).mean())
 
     def quantile(self, q: float) -> float:
         """The q-quantile over runs."""

@@ -30,10 +30,10 @@ from tightrope.validation import Array, finite_array, finite_number, real_array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Row: TypeAlias = dict[str, str | int | float | None]
+Row: TypeAlias = dict[str, Any]
 
 _ARRAYS = {"rounds", "reward", "observed_reward", "cost", "mean_cost", "counts", "last_violation"}
-_OPTIONAL_ARRAYS = {"optimal_reward", "choices"}
+_ARRAYS |= {"optimal_reward", "choices"}
 _BASELINES = ("fluid", "joint", "joint-sampled", "given")
 _ACTIONS_SHOWN = 7
 _FORMAT, _VERSION = "tightrope-result", 1
@@ -114,50 +114,45 @@ class Result(AsFrame):
     concerns: tuple[Concern, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("actions", "constraints"):
-            self._set(name, tuple(str(item) for item in getattr(self, name)))
-        K = len(self.constraints)
-        scales = finite_array("scales", self.scales if len(self.scales) else np.ones(K), (K,))
-        self._set("scales", tuple(scales.tolist()))
-        rounds = _whole("rounds", self.rounds, (None,))
+        checked: dict[str, Any] = {
+            name: tuple(map(str, getattr(self, name))) for name in ("actions", "constraints")
+        }
+        rounds = checked["rounds"] = _whole("rounds", self.rounds, (None,))
         if rounds.size == 0 or rounds[0] < 1 or (np.diff(rounds) <= 0).any():
             raise InvalidInput("rounds must be increasing, not empty and start at 1 or later.")
-        self._set("rounds", _frozen(rounds))
-        reward = real_array("reward", self.reward, (None, rounds.size))
-        R, G, J = *reward.shape, len(self.actions)
+        R, G = real_array("reward", self.reward, (None, rounds.size)).shape
+        J, K, total = len(self.actions), len(self.constraints), int(rounds[-1])
         if R == 0:
             raise InvalidInput("reward must have at least one replication, but its shape is (0, G).")
         shapes = {"reward": (R, G), "observed_reward": (R, G), "cost": (R, G, K), "mean_cost": (R, G, K)}
-        for name, shape in shapes.items():
-            self._set(name, _frozen(finite_array(name, getattr(self, name), shape)))
-        total = int(rounds[-1])
-        counts = _whole("counts", self.counts, (R, G, J))
+        shapes |= {"optimal_reward": (G,)} if self.optimal_reward is not None else {}
+        checked |= {name: finite_array(name, getattr(self, name), shape) for name, shape in shapes.items()}
+        counts = checked["counts"] = _whole("counts", self.counts, (R, G, J))
         if (counts < 0).any() or (counts.sum(axis=2) > rounds).any():
             raise InvalidInput("counts must not be negative, nor sum to more than the rounds so far.")
-        self._set("counts", _frozen(counts))
-        last = _whole("last_violation", self.last_violation, (R, K))
+        last = checked["last_violation"] = _whole("last_violation", self.last_violation, (R, K))
         if ((last < 0) | (last > total)).any():
             raise InvalidInput(f"last_violation must lie between 0 and the last round, {total}.")
-        self._set("last_violation", _frozen(last))
         if self.choices is not None:
-            self._set("choices", _frozen(_whole("choices", self.choices, (R, total), np.int16)))
+            checked["choices"] = _whole("choices", self.choices, (R, total), np.int16)
         if self.baseline not in _BASELINES:
             raise InvalidInput(f"baseline must be one of {', '.join(_BASELINES)}, but got {self.baseline!r}.")
         if self.optimum is not None:
-            self._set("optimum", finite_number("optimum", self.optimum))
-        if self.optimal_reward is not None:
-            self._set("optimal_reward", _frozen(finite_array("optimal_reward", self.optimal_reward, (G,))))
+            checked["optimum"] = finite_number("optimum", self.optimum)
         if self.optimum_interval is not None:
             low, high = (finite_number("optimum_interval", end) for end in self.optimum_interval)
             if low > high:
                 raise InvalidInput(f"optimum_interval must be (low, high), but got ({low:g}, {high:g}).")
-            self._set("optimum_interval", (low, high))
-        self._set("seconds", finite_number("seconds", self.seconds, low=0.0))
-        self._set("settings", {str(key): _plain(value) for key, value in self.settings.items()})
+            checked["optimum_interval"] = (low, high)
+        scales = finite_array("scales", self.scales if len(self.scales) else np.ones(K), (K,))
+        checked["scales"] = tuple(scales.tolist())
+        checked["seconds"] = finite_number("seconds", self.seconds, low=0.0)
+        checked["settings"] = {str(key): _plain(value) for key, value in self.settings.items()}
+        for name, value in checked.items():
+            object.__setattr__(self, name, _frozen(value) if isinstance(value, np.ndarray) else value)
 
     @property
     def n_replications(self) -> int:
-        """R."""
         return int(self.reward.shape[0])
 
     @property
@@ -222,23 +217,20 @@ class Result(AsFrame):
     def violation_by_constraint(self) -> Curve:
         """(E[S_k])⁺ by constraint, (G, K)."""
         cost = self.mean_cost_curve
-        mean, low, high = (positive_part(part) for part in (cost.mean, cost.low, cost.high))
-        return Curve(self.rounds, mean, low, high)
+        return Curve(self.rounds, *map(positive_part, (cost.mean, cost.low, cost.high)))
 
     @cached_property
     def path_violation(self) -> Curve:
         """Σ_k (S_k)⁺ within each run: its mean over runs, its quantiles, and the paths themselves."""
-        paths = positive_part(self.cost).sum(axis=2)
-        curve = self._over_runs(paths)
-        return Curve(self.rounds, curve.mean, np.maximum(curve.low, 0.0), curve.high, paths)
+        curve = self._over_runs(positive_part(self.cost).sum(axis=2))
+        return replace(curve, low=np.maximum(curve.low, 0.0))
 
     @cached_property
     def violated_share(self) -> Curve:
         """Share of runs with at least one constraint in violation, with Wilson's 95 % interval."""
         paths = (positive_part(self.cost) > 0).any(axis=2).astype(float)
         mean = paths.mean(axis=0)
-        low, high = share_interval(mean, self.n_replications)
-        return Curve(self.rounds, mean, low, high, paths)
+        return Curve(self.rounds, mean, *share_interval(mean, self.n_replications), paths)
 
     @cached_property
     def shares(self) -> Curve:
@@ -279,15 +271,18 @@ class Result(AsFrame):
         `last_violation` (mean over runs), `last_violation_max` and `expected_last_violation` are those of the whole run, the
         same in every row.
         """
-        curves: dict[str, Curve | None] = {
+        curves = {
             "regret": None if self.optimum is None else self.regret,
             "reward": self.reward_curve,
             "violation": self.violation,
             "path_violation": self.path_violation,
             "violated_share": self.violated_share,
         }
-        observed = self.observed_reward.mean(axis=0)
-        median, tail = self.path_violation.quantile(0.5), self.path_violation.quantile(0.95)
+        plain = {
+            "observed_reward": self.observed_reward.mean(axis=0).tolist(),
+            "path_violation_median": self.path_violation.quantile(0.5).tolist(),
+            "path_violation_q95": self.path_violation.quantile(0.95).tolist(),
+        }
         last = self.last_violated()
         whole: Row = {"last_violation": last.mean, "last_violation_max": last.max}
         whole["expected_last_violation"] = self.expected_last_violation
@@ -297,14 +292,11 @@ class Result(AsFrame):
             row: Row = {"policy": self.policy, "scenario": self.scenario, "round": at}
             for name, curve in curves.items():
                 row |= (curve.estimate(g) if curve else UNKNOWN).columns(name)
-            row["observed_reward"] = float(observed[g])
-            row |= {"path_violation_median": float(median[g]), "path_violation_q95": float(tail[g])}
-            rows.append(row | whole)
+            rows.append(row | {name: values[g] for name, values in plain.items()} | whole)
         return rows
 
-    def frame_rows(self) -> list[dict[str, Any]]:
-        """One row for each recorded round, as `rows` gives them."""
-        return [dict(row) for row in self.rows()]
+    def frame_rows(self) -> list[Row]:
+        return self.rows()
 
     def summary(self) -> Summary:
         """The final round: print it, or read it as a mapping."""
@@ -356,10 +348,8 @@ class Result(AsFrame):
         write_summary([self], folder / "summary.json")
         write_csv(folder / "curves.csv", self.rows())
         write_csv(folder / "last_violation.csv", self._last_violation_rows())
-        costs = {
-            "cost": self.mean_cost_curve.times(self.scales),
-            "violation": self.violation_by_constraint.times(self.scales),
-        }
+        curves = {"cost": self.mean_cost_curve, "violation": self.violation_by_constraint}
+        costs = {name: curve.times(self.scales) for name, curve in curves.items()}
         _write_long(folder / "by_constraint.csv", "constraint", self.constraints, **costs)
         _write_long(folder / "shares.csv", "action", self.actions, share=self.shares)
         self.write(folder / "result.npz")
@@ -372,16 +362,25 @@ class Result(AsFrame):
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the result into one file, exact, for `Result.read`."""
-        arrays = {name: getattr(self, name) for name in _ARRAYS | _OPTIONAL_ARRAYS}
-        arrays = {name: array for name, array in arrays.items() if array is not None}
-        _write_archive(Path(path), self.described(), arrays)
+        header = {"format": _FORMAT, "version": _VERSION, **self.described()}
+        encoded = np.frombuffer(json.dumps(header, allow_nan=False).encode(), dtype=np.uint8)
+        arrays = {name: array for name in _ARRAYS if (array := getattr(self, name)) is not None}
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, header=encoded, **arrays)
+        write(path, buffer.getvalue())
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Result:
         """The result that `write` wrote into a file."""
-        path = Path(path)
         try:
-            header, arrays = _read_archive(path)
+            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as archive:
+                arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
+            header = json.loads(arrays.pop("header").tobytes())
+            if header.pop("format") != _FORMAT:
+                raise StateDamagedError(f"{path} is not a saved result.")
+            if (version := header.pop("version")) != _VERSION:
+                known = f"this release reads version {_VERSION}"
+                raise StateVersionError(f"{path} was saved in version {version!r} of the format; {known}.")
             interval = header.pop("optimum_interval")
             header["concerns"] = tuple(Concern(**one) for one in header.get("concerns", ()))
             return cls(**arrays, **header, optimum_interval=None if interval is None else tuple(interval))
@@ -418,12 +417,8 @@ class Result(AsFrame):
 
     def described(self) -> dict[str, Any]:
         """All that is not an array, as plain data."""
-        arrays = _ARRAYS | _OPTIONAL_ARRAYS
-        described = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in arrays}
+        described = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in _ARRAYS}
         return {**described, "concerns": [asdict(one) for one in self.concerns]}
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
 
     def _over_runs(self, paths: Array) -> Curve:
         return Curve(self.rounds, *mean_interval(paths), paths)
@@ -434,10 +429,10 @@ class Result(AsFrame):
                 known = list(self.constraints)
                 raise InvalidInput(f"group must name constraints among {known}, but got {constraint!r}.")
             return self.constraints.index(constraint)
-        k = int(constraint)
-        if not 0 <= k < len(self.constraints):
-            raise InvalidInput(f"group must have indices from 0 to {len(self.constraints) - 1}, but got {k}.")
-        return k
+        if not 0 <= constraint < len(self.constraints):
+            most = len(self.constraints) - 1
+            raise InvalidInput(f"group must have indices from 0 to {most}, but got {constraint}.")
+        return int(constraint)
 
     def _share_curves(self) -> list[NamedCurve]:
         """The most chosen actions, in their own order, and the sum of the others."""
@@ -453,17 +448,12 @@ class Result(AsFrame):
     def _last_violation_rows(self) -> list[Row]:
         groups = [("any", self.last_violated())]
         groups += [(name, self.last_violated([k])) for k, name in enumerate(self.constraints)]
-        return [
-            {
-                "constraint": name,
-                **dict(zip(("mean", "low", "high"), map(known, last.estimate))),
-                "median": last.quantile(0.5),
-                "q95": last.quantile(0.95),
-                "max": last.max,
-                "never": last.never,
-            }
-            for name, last in groups
-        ]
+        rows: list[Row] = []
+        for name, last in groups:
+            row: Row = {"constraint": name, **dict(zip(("mean", "low", "high"), map(known, last.estimate)))}
+            row |= {"median": last.quantile(0.5), "q95": last.quantile(0.95)}
+            rows.append(row | {"max": last.max, "never": last.never})
+        return rows
 
 
 def write_summary(results: Sequence[Result], path: str | os.PathLike[str]) -> None:
@@ -501,28 +491,6 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.dtype == b.dtype and np.array_equal(a, b)
     return type(a) is type(b) and bool(a == b)
-
-
-def _write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    text = json.dumps({"format": _FORMAT, "version": _VERSION, **header}, allow_nan=False)
-    buffer = io.BytesIO()
-    encoded = np.frombuffer(text.encode(), dtype=np.uint8)
-    np.savez_compressed(buffer, allow_pickle=False, header=encoded, **arrays)
-    write(path, buffer.getvalue())
-
-
-def _read_archive(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    header = json.loads(arrays.pop("header").tobytes())
-    if header.pop("format") != _FORMAT:
-        raise StateDamagedError(f"{path} is not a saved result.")
-    version = header.pop("version")
-    if version != _VERSION:
-        raise StateVersionError(
-            f"{path} was saved in version {version!r} of the format; this release reads version {_VERSION}."
-        )
-    return header, arrays
 
 
 def _write_long(path: Path, kind: str, names: Sequence[str], **curves: Curve) -> None:

@@ -193,12 +193,10 @@ class DecisionRule(Rule):
 
     @property
     def quantity(self) -> Quantity:
-        """1 where one of the actions is chosen."""
         return Quantity(None, members(self.action), (0.0, 1.0))
 
     @property
     def label(self) -> str | None:
-        """The name that the user chose for its column, if any."""
         return self.name  # type: ignore[no-any-return]
 
 
@@ -219,7 +217,6 @@ class UsageRule(Rule):
 
     @property
     def quantity(self) -> Quantity:
-        """The usage."""
         return Quantity(
             self.name,
             members(getattr(self, "action", None)) or None,
@@ -228,7 +225,6 @@ class UsageRule(Rule):
 
     @property
     def declared(self) -> bool:
-        """Whether `range` was given."""
         return self.range is not None
 
     def _suggested(self) -> tuple[float, float]:

@@ -33,7 +33,6 @@ class Column(NamedTuple):
 
     @property
     def limit(self) -> float:
-        """The limit that the column stands for."""
         return dict(self.rule.sides)[self.side]
 
     @property
@@ -184,11 +183,7 @@ class Rules:
     """
 
     def __init__(
-        self,
-        rules: Iterable[Rule],
-        actions: Sequence[Action] | int,
-        *,
-        groups: Sequence[str] | None = None,
+        self, rules: Iterable[Rule], actions: Sequence[Action] | int, *, groups: Sequence[str] | None = None
     ) -> None:
         self.registry = Actions(actions)
         self.groups = None if groups is None else _group_names(groups)

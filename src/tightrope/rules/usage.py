@@ -91,11 +91,7 @@ class UsageReader:
     """
 
     def __init__(
-        self,
-        names: Actions,
-        ranges: Ranges,
-        allowed: Ranges,
-        counted: Mapping[str, NDArray[np.bool_]],
+        self, names: Actions, ranges: Ranges, allowed: Ranges, counted: Mapping[str, NDArray[np.bool_]]
     ) -> None:
         self._names, self._ranges, self._allowed, self._counted = names, ranges, allowed, counted
 

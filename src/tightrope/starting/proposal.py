@@ -13,7 +13,7 @@ import numpy as np
 
 from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
-from tightrope.frames import Frame, frame_of
+from tightrope.frames import Frame
 from tightrope.log import History, Log, action_name
 from tightrope.messages import did_you_mean
 from tightrope.starting import roles
@@ -84,7 +84,7 @@ def propose(
     InvalidInput
         What can't be told from the table, with the columns that might be meant and the option that says so.
     """
-    frame = frame_of(table)
+    frame = Frame(table)
     columns, path = look(frame), frame.path or Path(file)
     of_rewards = [one.rpartition("=")[2] for one in reward]
     for given in (action, label, group, *context, *(usage or ()), *of_rewards):

@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from tightrope.environments.build import environment_of
 from tightrope.environments.custom import Custom
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
+from tightrope.messages import leaves
 from tightrope.oracle import solve
 from tightrope.policies.build import build_policy
 from tightrope.policies.hooks import Player
@@ -80,49 +81,40 @@ class Plan:
     def of(cls, spec: Spec, target: Target | None = None) -> Plan:
         """The plan that a spec's ``[sweep]`` states."""
         if spec.environment is None:
-            why = "a sweep simulates, so it must know who draws rewards and costs"
-            raise spec.error(f"environment: is missing: {why}")
-        design = Design.of(spec)
-        base = {name: value for name, value in spec.data.items() if name != "sweep"}
-        base["name"] = spec.name
-        # Named, since a cell is known by what it says: results of another default are not its own.
-        policies = named_kinds(base.get("policy", {}))
-        base["policy"] = list(policies) if isinstance(policies, list) else [policies]
+            raise spec.error("environment: is missing: a sweep needs one to draw rewards and costs")
+        # Kinds are named, since a cell is known by what it says: results of another default are not its own.
+        policies = named_kinds(spec.data.get("policy", {}))
+        base = {name: value for name, value in spec.data.items() if name != "sweep"} | {
+            "name": spec.name,
+            "policy": policies if isinstance(policies, list) else [policies],
+        }
         names = tuple(policy.name for policy in spec.policies)
-        return cls(spec.source, spec.environment.folder.resolve(), base, names, design, target, spec.trust)
+        folder = spec.environment.folder.resolve()
+        return cls(spec.source, folder, base, names, Design.of(spec), target, spec.trust)
 
     def __len__(self) -> int:
         return self.design.cells * len(self.names)
 
     def cells(self) -> Iterator[Cell]:
         """Every cell, in the order of the design, made one by one."""
-        number = 0
-        for settings in self.settings():
-            for policy in range(len(self.names)):
-                yield self.cell(number, policy, settings)
-                number += 1
-
-    def settings(self) -> Iterator[dict[str, Any]]:
-        """The fields set at each point of the design."""
+        count = itertools.count()
         for point in self.design.points():
-            yield dict(zip(self.design.paths, point))
+            for policy in range(len(self.names)):
+                yield self.cell(next(count), policy, dict(zip(self.design.paths, point)))
 
     def columns(self, numbers: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """The values of each field in the cells with these numbers."""
         points, back = np.unique(numbers // len(self.names), return_inverse=True)
         wanted = np.zeros(self.design.cells if points.size else 0, dtype=bool)
         wanted[points] = True
-        kinds = {axis.path: _DTYPES[axis.column] for axis in self.design.axes}
-        found: dict[str, NDArray[Any]] = {path: np.empty(points.size, kind) for path, kind in kinds.items()}
+        found: list[NDArray[Any]] = [np.empty(points.size, _DTYPES[axis.column]) for axis in self.design.axes]
         for j, point in enumerate(itertools.compress(self.design.points(), wanted)):
-            for column, value in zip(found.values(), point):
+            for column, value in zip(found, point):
                 column[j] = value
-        return {path: column[back] for path, column in found.items()}
+        return {path: column[back] for path, column in zip(self.design.paths, found)}
 
     def cell(self, number: int, policy: int, settings: dict[str, Any], by_run: bool = False) -> Cell:
-        """The cell with these settings."""
-        tables = self.tables(policy, settings)
-        parts = self._digests(_PARTS, tables)
+        parts = self._digests(_PARTS, self.tables(policy, settings))
         parts |= {"format": str(_FORMAT), "version": __version__, "target": str(self.target or "")}
         parts |= {"by_run": "yes"} if by_run else {}
         return Cell(number, policy, settings, _hash(parts), by_run)
@@ -142,11 +134,10 @@ class Plan:
     @property
     def rounds(self) -> int:
         """How long the spec's runs are, where no cell says otherwise."""
-        rounds: int = self.base.get("simulation", {}).get("rounds", SimulationSpec().rounds)
-        return rounds
+        return int(self.base.get("simulation", {}).get("rounds", SimulationSpec().rounds))
 
     def goal(self, rounds: int) -> Target | None:
-        """The target of so many rounds: regret grows with them, so runs longer than the spec's are judged by violation alone."""
+        """The target of a run: regret grows with the rounds, so runs longer than the spec's are judged by violation alone."""
         return self.target if self.target is None or rounds <= self.rounds else self.target.without_regret()
 
     def recorded(self, rounds: int) -> list[int]:
@@ -154,10 +145,24 @@ class Plan:
         goal = self.goal(rounds)
         return [rounds] if goal is None else goal.recorded(rounds)
 
-    def environment_key(self, tables: Mapping[str, Any]) -> str:
-        """What two cells with the same environment have in common."""
-        seen = tables["policy"].get("costs_seen") if isinstance(tables["policy"], Mapping) else None
-        return _hash({**self._digests(_ENVIRONMENT, tables), "seen": str(seen), "folder": str(self.folder)})
+    def solved(self, tables: Mapping[str, Any]) -> _Solved:
+        """The environment with its optimum; made, and kept for the next cells, if it is new."""
+        stated = tables["policy"]
+        seen = stated.get("costs_seen") if isinstance(stated, Mapping) else None
+        parts = self._digests(_ENVIRONMENT, tables)
+        key = _hash({**parts, "seen": str(seen), "folder": str(self.folder)})
+        found = _recent[key] = _recent.pop(key) if key in _recent else _Solved.of(self._environment(tables))
+        if len(_recent) > _KEPT:
+            del _recent[next(iter(_recent))]
+        return found
+
+    def spec(self, tables: Mapping[str, Any]) -> Spec:
+        return make_spec(tables, source=self.source, folder=self.folder, trust=self.trust)
+
+    def _environment(self, tables: Mapping[str, Any]) -> Tabular | Custom:
+        seen = {name: value for name, value in tables["policy"].items() if name == "costs_seen"}
+        parts = (*_ENVIRONMENT, "context") if _reads_rows(tables) else _ENVIRONMENT
+        return environment_of(self.spec({**{p: tables[p] for p in parts if p in tables}, "policy": seen}))
 
     def _digests(self, parts: Sequence[str], tables: Mapping[str, Any]) -> dict[str, str]:
         return {part: self._fixed.get(part) or self._hash_of(part, tables) for part in parts}
@@ -172,11 +177,12 @@ class Plan:
         file = value.get("file") if part == "environment" and isinstance(value, Mapping) else None
         if part == "environment" and _reads_rows(tables):
             context = tables.get("context", {})
-            encoder = context.get("encoder")
-            value = [value, context, _file_hash(self.folder / encoder) if isinstance(encoder, str) else ""]
-        content = _file_hash(self.folder / file) if isinstance(file, str) else ""
-        own = [_file_hash(self.folder / place) for place in sorted(_own_files(value))]
-        return _hash([value, content, *own])
+            value = [value, context, self._content(context.get("encoder"))]
+        own = sorted({place for _, leaf in leaves(value) if (place := _own_class(leaf)[0])})
+        return _hash([value, self._content(file), *map(self._content, own)])
+
+    def _content(self, file: Any) -> str:
+        return _file_hash(self.folder / file) if isinstance(file, str) else ""
 
 
 _ENVIRONMENT = ("name", "actions", "rule", "environment")
@@ -200,16 +206,16 @@ def run_cells_on_gpu(plan: Plan, cells: Sequence[Cell], device: Any = None) -> l
             rows[cell.id] = failed_row(plan, cell, error, time.perf_counter() - started)
         else:
             alike.setdefault((id(built.solved), *built.shape), []).append((cell, built))
-    for members in alike.values():
+    launches = list(alike.values())
+    while launches:
+        members = launches.pop()
         try:
             rows |= _launched(plan, members, device)
-        except Exception:
-            # One of them is to blame: alone, each tells for itself.
-            for member in members:
-                try:
-                    rows |= _launched(plan, [member], device)
-                except Exception as error:
-                    rows[member[0].id] = failed_row(plan, member[0], error)
+        except Exception as error:
+            if len(members) == 1:
+                rows[members[0][0].id] = failed_row(plan, members[0][0], error)
+            else:
+                launches += [[member] for member in members]  # alone, each tells for itself
     return [rows[cell.id] for cell in cells]
 
 
@@ -217,16 +223,11 @@ def _launched(plan: Plan, members: list[tuple[Cell, _Built]], device: Any) -> di
     from tightrope.engine.gpu import simulate_many
 
     started = time.perf_counter()
-    first = members[0][1]
-    runs = simulate_many(
-        [built.policy for _, built in members],
-        first.solved.env,  # type: ignore[arg-type]  # it refuses what it can't play
-        *first.shape,
-        record=plan.recorded(first.size.rounds),
-        precision="double",
-        optimum=0.0,
-        device=device,
-    )
+    first, policies = members[0][1], [built.policy for _, built in members]
+    env: Any = first.solved.env  # simulate_many refuses what it can't play
+    record = plan.recorded(first.size.rounds)
+    options: dict[str, Any] = {"record": record, "precision": "double", "optimum": 0.0, "device": device}
+    runs = simulate_many(policies, env, *first.shape, **options)
     seconds = (time.perf_counter() - started) / len(members)
     pairs = zip(members, runs, strict=True)
     return {cell.id: _row(plan, cell, built, run, seconds) for (cell, built), run in pairs}
@@ -250,18 +251,18 @@ def check_ends(plan: Plan) -> None:
     ------
     SpecError, InvalidInput or InfeasibleProblem
     """
-    points = plan.settings()
+    points = plan.design.points()
     first = next(points)
-    last = next(iter(deque(points, maxlen=1)), first)
     errors: list[Exception] = []
-    ends = [(policy, settings) for settings in (first, last) for policy in range(len(plan.names))]
-    for policy, settings in ends:
-        try:
-            _build(plan, plan.tables(policy, settings))
-        except (InvalidInput, InfeasibleProblem) as error:
-            errors.append(error)
-    if len(errors) == len(ends):
-        raise errors[0]
+    for point in (first, *deque(points, maxlen=1)):
+        for policy in range(len(plan.names)):
+            try:
+                _build(plan, plan.tables(policy, dict(zip(plan.design.paths, point))))
+            except (InvalidInput, InfeasibleProblem) as error:
+                errors.append(error)
+            else:
+                return
+    raise errors[0]
 
 
 def shown(value: Any) -> str:
@@ -316,14 +317,6 @@ class _Built(NamedTuple):
 _recent: dict[str, _Solved] = {}  # the environments used last, the latest at the end
 
 
-def _solved(key: str, make: Callable[[], Tabular | Custom]) -> _Solved:
-    """The environment known by a key, with its optimum; made, and kept for the next cells, if it is new."""
-    found = _recent[key] = _recent.pop(key) if key in _recent else _Solved.of(make())
-    if len(_recent) > _KEPT:
-        del _recent[next(iter(_recent))]
-    return found
-
-
 def _run(plan: Plan, cell: Cell) -> Row:
     started = time.perf_counter()
     try:
@@ -358,9 +351,8 @@ def _row(plan: Plan, cell: Cell, built: _Built, run: Result, seconds: float) -> 
 
 def _build(plan: Plan, tables: Mapping[str, Any]) -> _Built:
     """What a cell runs. Rules are read only where the environment is made: checking them takes an LP."""
-    own = {"policy": tables["policy"], "simulation": tables.get("simulation", {})}
-    spec = make_spec(own, source=plan.source, folder=plan.folder, trust=plan.trust)
-    solved = _solved(plan.environment_key(tables), lambda: _environment(plan, tables))
+    spec = plan.spec({"policy": tables["policy"], "simulation": tables.get("simulation", {})})
+    solved = plan.solved(tables)
     try:
         policy = build_policy(spec.policies[0], solved.env.problem({"x": lambda: solved.mixture}))
     except InvalidInput as error:
@@ -374,20 +366,10 @@ def _reads_rows(tables: Mapping[str, Any]) -> bool:
     return isinstance(stated, Mapping) and stated.get("kind") == "table"
 
 
-def _environment(plan: Plan, tables: Mapping[str, Any]) -> Tabular | Custom:
-    seen = {name: value for name, value in tables["policy"].items() if name == "costs_seen"}
-    parts = (*_ENVIRONMENT, *(["context"] if _reads_rows(tables) else []))
-    data = {part: tables[part] for part in parts if part in tables}
-    stated = {**data, "policy": seen}
-    return environment_of(make_spec(stated, source=plan.source, folder=plan.folder, trust=plan.trust))
-
-
 def _measured(run: Result, target: Target | None) -> Row:
-    final = since(run, run.n_rounds - 1) if len(run.rounds) > 1 else run
-    row = final.rows()[0]
-    measured: Row = {name: row[name] for name in MEASURES}
-    judged = None if target is None else target.judge(run)
-    return measured | ({"met": None, "shortfall": None} if judged is None else vars(judged))
+    [row] = since(run, run.n_rounds - 1).rows()
+    met, shortfall = (None, None) if target is None else target.judge(run)
+    return {name: row[name] for name in MEASURES} | {"met": met, "shortfall": shortfall}
 
 
 def _head(plan: Plan, cell: Cell) -> Row:
@@ -407,15 +389,6 @@ def moved(value: Any, old: Path, new: Path) -> Any:
         return [moved(one, old, new) for one in value]
     place, name = _own_class(value)
     return f"{os.path.relpath(old / place, new)}:{name}" if place else value
-
-
-def _own_files(value: Any) -> set[str]:
-    """The files of classes of your own that a table names, as file.py:Class."""
-    if isinstance(value, Mapping | list):
-        parts = value.values() if isinstance(value, Mapping) else value
-        return {place for one in parts for place in _own_files(one)}
-    place, _ = _own_class(value)
-    return {place} if place else set()
 
 
 def _own_class(value: Any) -> tuple[str, str]:

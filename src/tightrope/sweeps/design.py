@@ -52,13 +52,7 @@ class Span:
 
     @property
     def whole(self) -> bool:
-        """Whether only whole numbers are meant."""
         return isinstance(self.low, int) and isinstance(self.high, int)
-
-    @property
-    def column(self) -> Column:
-        """How values are stored."""
-        return "int" if self.whole else "float"
 
     def at(self, u: float) -> float:
         """The value at the share u ∈ [0, 1) of the way."""
@@ -96,7 +90,7 @@ class Axis:
     def column(self) -> Column:
         """How values are stored: as numbers where all are numbers."""
         if isinstance(self.values, Span):
-            return self.values.column
+            return "int" if self.values.whole else "float"
         kinds = {type(value) for value in self.values}
         if kinds == {bool}:
             return "bool"
@@ -111,7 +105,6 @@ class Axis:
         return self.values[int(u * len(self.values))]
 
     def levels(self) -> tuple[Any, ...]:
-        """The values of a grid."""
         return self.values.levels() if isinstance(self.values, Span) else self.values
 
 
@@ -133,8 +126,7 @@ class Design:
             refuse(spec, "", f"is missing: it names the fields to vary, {example}")
         kind = table.pop("design", "grid")
         if kind not in get_args(Kind):
-            listed = ", ".join(repr(one) for one in get_args(Kind))
-            refuse(spec, "design", f"must be one of {listed}, but got {kind!r}")
+            refuse(spec, "design", f"must be one of {', '.join(map(repr, get_args(Kind)))}, but got {kind!r}")
         seed = _whole(spec, "seed", table.pop("seed", 0), 0)
         cells = table.pop("cells", None)
         axes = [_axis(spec, path, given, kind) for path, given in _flat(table, "")]
@@ -146,8 +138,9 @@ class Design:
         axes.sort(key=lambda axis: axis.steps[0] not in ("environment", "rule"))
         if kind == "grid":
             if cells is not None:
-                why = "a grid has as many as its values make"
-                refuse(spec, "cells", f"is for random and sobol designs: {why}")
+                refuse(
+                    spec, "cells", "is for random and sobol designs: a grid has as many as its values make"
+                )
             cells = math.prod(len(axis.levels()) for axis in axes)
         elif cells is None:
             refuse(spec, "cells", f"is missing: a {kind} design needs to know how many settings to try")
@@ -155,7 +148,6 @@ class Design:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The fields that vary."""
         return tuple(axis.path for axis in self.axes)
 
     def points(self) -> Iterator[tuple[Any, ...]]:
@@ -242,7 +234,7 @@ def _axis(spec: Spec, path: str, given: Any, kind: Kind) -> Axis:
         if isinstance(given, Mapping):
             for field in given:
                 if field not in (known := ("low", "high", "scale", "steps")):
-                    raise InvalidInput(str(unknown_field("", field, known)))
+                    raise unknown_field("", field, known)
             for field in ("low", "high"):
                 if field not in given:
                     raise InvalidInput(f"{field} is missing")
@@ -251,12 +243,12 @@ def _axis(spec: Spec, path: str, given: Any, kind: Kind) -> Axis:
                 raise InvalidInput("steps is missing: how many values of the range a grid takes")
             if kind != "grid" and values.steps is not None:
                 raise InvalidInput(f"steps is for grids, but the design is {kind!r}")
-        elif isinstance(given, list):
-            if not given:
-                raise InvalidInput("must have at least one value, but the list is empty")
-            values = tuple(given)
-        else:
+        elif not isinstance(given, list):
             raise InvalidInput(f"must be a list of values or {{ low = …, high = … }}, but got {given!r}")
+        elif not given:
+            raise InvalidInput("must have at least one value, but the list is empty")
+        else:
+            values = tuple(given)
         policies = spec.data.get("policy", {})
         base = {**spec.data, "policy": policies if isinstance(policies, list) else [policies]}
         put(base, own_steps(steps, 0), values)

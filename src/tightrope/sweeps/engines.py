@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import functools
 import os
 import re
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias
 
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.extras import explained
@@ -28,7 +27,7 @@ from tightrope.version import __version__
 
 EngineName: TypeAlias = Literal["local", "ray", "gpu"]
 Batch: TypeAlias = list[Cell]
-_Handle = TypeVar("_Handle")
+_Rows: TypeAlias = Future[list[Row]]
 
 RETRIES = 3
 _DIED = "the worker died while it ran this cell (killed, crashed or out of memory)"
@@ -63,8 +62,9 @@ def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: st
     if name not in ("local", "gpu"):
         raise InvalidInput(f"engine must be 'local', 'ray' or 'gpu', but got {name!r}")
     if address is not None:
-        given = f"the engine is {name!r} and address {address!r}"
-        raise InvalidInput(f"address is for the engine 'ray', but {given}")
+        raise InvalidInput(
+            f"address is for the engine 'ray', but the engine is {name!r} and address {address!r}"
+        )
     if name == "gpu":
         from tightrope.engine.gpu import cuda_device
 
@@ -78,44 +78,43 @@ class _Serial(Engine):
 
     def __init__(self, plan: Plan, device: Any = None) -> None:
         super().__init__(plan)
-        on_device = functools.partial(run_cells_on_gpu, device=device)
-        self._run: Callable[[Plan, Batch], list[Row]] = run_cells if device is None else on_device
+        self._device = device
 
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
         for batch in batches:
-            yield self._run(self._plan, batch)
+            if self._device is None:
+                yield run_cells(self._plan, batch)
+            else:
+                yield run_cells_on_gpu(self._plan, batch, self._device)
 
 
-class _Workers(Engine, Generic[_Handle]):
+class _Workers(Engine):
     """Other processes, which are kept busy: batches are submitted while there is room."""
 
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
-        waiting: dict[_Handle, Batch] = {}
+        waiting: dict[_Rows, Batch] = {}
         to_come = iter(batches)
         while True:
             while len(waiting) < self._room() and (batch := next(to_come, None)) is not None:
                 waiting[self._submit(batch)] = batch
             if not waiting:
                 return
-            for handle in self._first_finished(list(waiting)):
-                if handle in waiting:
-                    yield from self._finished(handle, waiting)
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                if future in waiting:
+                    yield from self._finished(future, waiting)
 
     @abc.abstractmethod
     def _room(self) -> int: ...
 
     @abc.abstractmethod
-    def _submit(self, batch: Batch) -> _Handle: ...
+    def _submit(self, batch: Batch) -> _Rows: ...
 
     @abc.abstractmethod
-    def _first_finished(self, handles: list[_Handle]) -> Iterable[_Handle]: ...
-
-    @abc.abstractmethod
-    def _finished(self, handle: _Handle, waiting: dict[_Handle, Batch]) -> Iterator[list[Row]]:
+    def _finished(self, future: _Rows, waiting: dict[_Rows, Batch]) -> Iterator[list[Row]]:
         """The rows of a batch that has finished, which is taken out of `waiting`."""
 
 
-class _Processes(_Workers[Future[list[Row]]]):
+class _Processes(_Workers):
     """The cores of this machine: joblib's processes, which need no `if __name__ == "__main__"`."""
 
     def __init__(self, plan: Plan, workers: int) -> None:
@@ -129,11 +128,9 @@ class _Processes(_Workers[Future[list[Row]]]):
     def _room(self) -> int:
         return 2 * self._workers
 
-    def _finished(
-        self, handle: Future[list[Row]], waiting: dict[Future[list[Row]], Batch]
-    ) -> Iterator[list[Row]]:
+    def _finished(self, future: _Rows, waiting: dict[_Rows, Batch]) -> Iterator[list[Row]]:
         try:
-            rows = handle.result()
+            rows = future.result()
         except BrokenProcessPool:
             # All that was under way is lost, and any of it may be to blame: one at a time tells which.
             suspects = [cell for batch in waiting.values() for cell in batch]
@@ -141,7 +138,7 @@ class _Processes(_Workers[Future[list[Row]]]):
             self._stop(kill=True)
             yield from ([self._alone(cell)] for cell in suspects)
         else:
-            del waiting[handle]
+            del waiting[future]
             yield rows
 
     def _stop(self, *, kill: bool) -> None:
@@ -149,12 +146,12 @@ class _Processes(_Workers[Future[list[Row]]]):
             self._pool.shutdown(wait=True, kill_workers=kill)
         self._pool = None
 
-    def _submit(self, batch: Batch) -> Future[list[Row]]:
+    def _submit(self, batch: Batch) -> _Rows:
         from joblib.externals.loky import ProcessPoolExecutor
 
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self._workers, env=_SINGLE, initializer=_leave_interrupts)
-        future: Future[list[Row]]
+        future: _Rows
         try:
             future = self._pool.submit(run_cells, self._plan, batch)
         except BrokenProcessPool as error:
@@ -162,9 +159,6 @@ class _Processes(_Workers[Future[list[Row]]]):
             future = Future()
             future.set_exception(error)
         return future
-
-    def _first_finished(self, handles: list[Future[list[Row]]]) -> set[Future[list[Row]]]:
-        return wait(handles, return_when=FIRST_COMPLETED).done
 
     def _alone(self, cell: Cell) -> Row:
         try:
@@ -174,7 +168,7 @@ class _Processes(_Workers[Future[list[Row]]]):
             return failed_row(self._plan, cell, _DIED)
 
 
-class _Ray(_Workers[Any]):
+class _Ray(_Workers):
     """A Ray cluster: its own tasks and its own retries."""
 
     def __init__(self, plan: Plan, workers: int | None, address: str | None) -> None:
@@ -206,12 +200,12 @@ class _Ray(_Workers[Any]):
     def __exit__(self, *problem: object) -> None:
         self._open.close()
 
-    def _finished(self, handle: Any, waiting: dict[Any, Batch]) -> Iterator[list[Row]]:
-        batch, errors = waiting.pop(handle), self._ray.exceptions
+    def _finished(self, future: _Rows, waiting: dict[_Rows, Batch]) -> Iterator[list[Row]]:
+        batch, errors = waiting.pop(future), self._ray.exceptions
         try:
-            rows = self._ray.get(handle)
-        except errors.RayTaskError as error:
-            raise error.as_instanceof_cause() from None
+            rows = future.result()
+        except errors.RayTaskError:
+            raise  # what the task raised, not the loss of a worker
         except errors.RayError as error:
             if len(batch) > 1:
                 # Each cell as a task of its own: only the one to blame will fail.
@@ -221,11 +215,9 @@ class _Ray(_Workers[Any]):
             rows = [failed_row(self._plan, batch[0], f"{_DIED}, {RETRIES + 1} times: {told}")]
         yield rows
 
-    def _submit(self, batch: Batch) -> Any:
-        return self._remote.remote(__version__, self._shared, batch)
-
-    def _first_finished(self, handles: list[Any]) -> list[Any]:
-        return list(self._ray.wait(handles, num_returns=1)[0])
+    def _submit(self, batch: Batch) -> _Rows:
+        future: _Rows = self._remote.remote(__version__, self._shared, batch).future()
+        return future
 
     def _room(self) -> int:
         # Clusters grow and shrink.

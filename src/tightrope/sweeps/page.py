@@ -38,48 +38,20 @@ _PANELS = 6
 
 
 def write_page(sweep: Sweep, verdict: Sequence[str] = ()) -> dict[str, Any]:
-    """Write `index.html` and `summary.json` into the sweep's folder; returns what is in the latter, see `summary`.
+    """Write `index.html` and `summary.json` into the sweep's folder; returns what is in the latter.
 
+    That is the sweep for machines: counts, the best settings, the Pareto front, each field's share of the variance, failures.
     `verdict` is what `tune` says of the settings that it checked.
     """
-    rows, everything = sweep.rows(), sweep.rows(0)
-    data = summary(sweep, rows)
-    report = Report(
-        f"Sweep of {sweep.plan.base['name']}",
-        subtitle=f"{len(sweep.plan):,} settings, each simulated on the same draws wherever seeds are the same",
-    )
-    order = best_first(rows)
-    kept = rows["violation"][order].astype(float) == 0.0
-    design = sweep.plan.design
-    report.template(
-        "tightrope.sweeps/page.html",
-        sweep=sweep,
-        verdict=verdict,
-        complete=order.size,
-        kept=int(kept.sum()),
-        least=_estimate(rows, order[0], "regret") if order.size and kept[0] else None,
-        winner=_label(sweep, rows, int(order[0])) if order.size else "",
-        estimate=format_estimate,
-        axes=[f"`{axis.path}`: {_range(axis.values)}" for axis in design.axes],
-        halved=[f"{len(rung.names):,} with {_fraction(f)}" for rung, f in zip(sweep.rungs, RUNGS)],
-        found=np.isfinite(rows["regret"].astype(float)).any(),
-        front=partial(_front, sweep, rows),
-        fields=partial(_fields, sweep, everything),
-        best=_best(sweep, rows, order[:_BEST]) if order.size else [],
-        runs=int(rows["replications"][order[0]]) if order.size else 0,
-        failures=[f"{_settings(one['settings'])}: {one['error']}" for one in data["failures"]],
-    )
-    report.write(sweep.folder, date=datetime.date.today().isoformat(), seed=sweep.plan.design.seed)
-    write_json(sweep.folder / "summary.json", data)
-    return data
-
-
-def summary(sweep: Sweep, rows: Rows) -> dict[str, Any]:
-    """The sweep for machines: counts, the best settings, the Pareto front, each field's share of the variance, failures."""
+    rows = sweep.rows()
     good = rows.take(best_first(rows))
-    layers = pareto_layers(good["regret"].astype(float), good["violation"].astype(float))
+    regret, violation = good["regret"].astype(float), good["violation"].astype(float)
+    front = np.flatnonzero(pareto_layers(regret, violation) == 0)
     everything = sweep.rows(0)
-    return {
+    settled = everything.take(np.flatnonzero(np.isfinite(everything["regret"].astype(float))))
+    shares = _shares(sweep, settled)
+    design, kept = sweep.plan.design, int((violation == 0.0).sum())
+    data = {
         "name": sweep.plan.base["name"],
         "cells": len(sweep.plan),
         "ran": sweep.ran,
@@ -87,25 +59,41 @@ def summary(sweep: Sweep, rows: Rows) -> dict[str, Any]:
         "seconds": round(sweep.seconds, 3),
         "out": str(sweep.folder),
         "rows": [good.row(i) for i in range(min(_BEST, len(good)))],
-        "front": [good.row(i) for i in np.flatnonzero(layers == 0)[:_DOTS].tolist()],
+        "front": [good.row(i) for i in front[:_DOTS].tolist()],
         "sensitivity": [
-            {"field": field, **{name: value if value == value else None for name, value in shares.items()}}
-            for field, shares in _shares(sweep, everything).items()
+            {"field": field, **{name: value if value == value else None for name, value in share.items()}}
+            for field, share in shares.items()
         ],
         "failures": sweep.failures(_LISTED),
     }
-
-
-def _front(sweep: Sweep, rows: Rows) -> dict[str, Any]:
-    good = rows.take(best_first(rows))
-    regret, violation = good["regret"].astype(float), good["violation"].astype(float)
-    on_front = np.flatnonzero(pareto_layers(regret, violation) == 0)
-    on_front = on_front[np.lexsort((regret[on_front], violation[on_front]))]
-    return {
-        "figure": _front_figure(regret, violation, on_front),
-        "listed": f", its first {_LISTED} of {on_front.size:,}" if on_front.size > _LISTED else "",
-        "rows": _lines(sweep, good, on_front[:_LISTED], "violation", "regret"),
-    }
+    report = Report(
+        f"Sweep of {data['name']}",
+        subtitle=f"{len(sweep.plan):,} settings, each simulated on the same draws wherever seeds are the same",
+    )
+    listed = np.lexsort((regret[front], violation[front]))
+    best = _lines(sweep, good, np.arange(len(good))[:_BEST], "regret", "violation", "path_violation")
+    report.template(
+        "tightrope.sweeps/page.html",
+        sweep=sweep,
+        verdict=verdict,
+        complete=len(good),
+        kept=kept,
+        least=_estimate(good, 0, "regret") if kept else None,
+        winner=_label(sweep, good, 0) if len(good) else "",
+        estimate=format_estimate,
+        axes=[f"`{axis.path}`: {_range(axis.values)}" for axis in design.axes],
+        halved=[f"{len(rung.names):,} with {_fraction(f)}" for rung, f in zip(sweep.rungs, RUNGS)],
+        front_figure=partial(_front_figure, regret, violation, front[listed]),
+        front_listed=f", its first {_LISTED} of {front.size:,}" if front.size > _LISTED else "",
+        front=_lines(sweep, good, front[listed][:_LISTED], "violation", "regret"),
+        fields=partial(_fields, sweep, settled, shares),
+        best=[[*line, float(last)] for line, last in zip(best, good["last_violation"])],
+        runs=int(good["replications"][0]) if len(good) else 0,
+        failures=[f"{_settings(one['settings'])}: {one['error']}" for one in data["failures"]],
+    )
+    report.write(sweep.folder, date=datetime.date.today().isoformat(), seed=design.seed)
+    write_json(sweep.folder / "summary.json", data)
+    return data
 
 
 def _front_figure(regret: Array, violation: Array, on_front: NDArray[np.intp]) -> Figure:
@@ -125,14 +113,12 @@ def _front_figure(regret: Array, violation: Array, on_front: NDArray[np.intp]) -
     return figure
 
 
-def _fields(sweep: Sweep, rows: Rows) -> dict[str, Any]:
+def _fields(sweep: Sweep, good: Rows, shares: dict[str, dict[str, float]]) -> dict[str, Any]:
     """What each field explains, and the numbers by its values; nothing where too few settings tell."""
-    shares = _shares(sweep, rows)
     if all(value != value for share in shares.values() for value in share.values()):
         return {}
     known = {field: {k: 0.0 if v != v else v for k, v in share.items()} for field, share in shares.items()}
     bars = [BarSeries(name, [share[name] for share in known.values()]) for name in ("regret", "violation")]
-    good = rows.take(np.flatnonzero(np.isfinite(rows["regret"].astype(float))))
     numeric = [axis for axis in sweep.plan.design.axes if axis.column in ("int", "float")][:_PANELS]
     panels = []
     for axis in numeric:
@@ -152,14 +138,8 @@ def _fields(sweep: Sweep, rows: Rows) -> dict[str, Any]:
     }
 
 
-def _best(sweep: Sweep, rows: Rows, order: NDArray[np.intp]) -> list[list[Cell]]:
-    lines = _lines(sweep, rows, order, "regret", "violation", "path_violation")
-    return [[*line, float(last)] for line, last in zip(lines, rows["last_violation"][order])]
-
-
-def _shares(sweep: Sweep, rows: Rows) -> dict[str, dict[str, float]]:
+def _shares(sweep: Sweep, good: Rows) -> dict[str, dict[str, float]]:
     """For each field, and for the policy where there are several, what it explains of regret and violation."""
-    good = rows.take(np.flatnonzero(np.isfinite(rows["regret"].astype(float))))
     fields = list(sweep.plan.design.paths) + (["policy"] if len(sweep.plan.names) > 1 else [])
     return {
         field: {name: explained(good[field], good[name].astype(float)) for name in ("regret", "violation")}

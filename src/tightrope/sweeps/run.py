@@ -23,7 +23,7 @@ from tightrope.frames import AsFrame
 from tightrope.progress import Advance, progress_bar
 from tightrope.report import format_estimate
 from tightrope.result.curves import ENDS
-from tightrope.spec import SimulationSpec, Spec
+from tightrope.spec import Spec
 from tightrope.sweeps.analysis import best_first, ranks
 from tightrope.sweeps.cells import Cell, Plan, Row, check_ends
 from tightrope.sweeps.engines import Engine, EngineName, engine_for
@@ -68,11 +68,9 @@ class Sweep(AsFrame):
         return Rows({**rows.columns, "number": numbers, **self.plan.columns(numbers)})
 
     def __repr__(self) -> str:
+        cells = f"{len(self.plan):,} cells of {' × '.join(self.plan.design.paths)}"
         ran = f"{self.ran:,} ran now, {self.failed:,} failed"
-        fields = " × ".join(self.plan.design.paths)
-        return (
-            f"Sweep({self.plan.base['name']}: {len(self.plan):,} cells of {fields}; {ran}; in {self.folder})"
-        )
+        return f"Sweep({self.plan.base['name']}: {cells}; {ran}; in {self.folder})"
 
     def _repr_html_(self) -> str:
         rows = self.rows()
@@ -104,18 +102,17 @@ class Sweep(AsFrame):
 
 def settings_table(rows: Sequence[Row], paths: Sequence[str]) -> displays.Html:
     """Settings and what they came to, for a notebook."""
-    head = ("policy", *paths, "regret", "violation", "last violated round")
+    labels, judged = ("policy", *paths), ("regret", "violation")
     body = [
-        (*map(row.get, ("policy", *paths)), *_estimates(row, "regret", "violation"), row["last_violation"])
+        (*map(row.get, labels), *(_estimate(row, name) for name in judged), row["last_violation"])
         for row in rows
     ]
-    return displays.table(head, body)
+    return displays.table((*labels, *judged, "last violated round"), body)
 
 
-def _estimates(row: Row, *names: str) -> Iterator[str | None]:
-    for name in names:
-        mean, low, high = (math.nan if row[f"{name}{end}"] is None else row[f"{name}{end}"] for end in ENDS)
-        yield None if row[name] is None else format_estimate(mean, low, high)
+def _estimate(row: Row, name: str) -> str | None:
+    found = np.array([row[f"{name}{end}"] for end in ENDS], dtype=float)  # None is nan
+    return None if row[name] is None else format_estimate(*found)
 
 
 def sweep(
@@ -182,11 +179,11 @@ def running(
     folder = Path(out)
     with Store(folder, plan.design.axes).held() as store:
         _describe(plan, folder)
-        with chosen as started:
-            known, bad = store.finished()
-            if retry_failed:
-                known, bad = known - bad, set()
-            yield Runner(plan, folder, store, started, known, bad, progress)
+        known, bad = store.finished()
+        if retry_failed:
+            known, bad = known - bad, set()
+        with chosen:
+            yield Runner(plan, folder, store, chosen, known, bad, progress)
 
 
 @dataclass(eq=False)
@@ -207,19 +204,17 @@ class Runner:
     def sweep(self, halving: bool) -> Sweep:
         """All cells of the plan."""
         rungs: list[Rung] = []
-        kept: NDArray[np.bool_] | None = None
         fractions = RUNGS if halving else (1.0,)
-        total = sum(_kept(len(self.plan), i) for i in range(len(fractions)))
-        with progress_bar(self.plan.base["name"], total, "cells", self.progress, failures=True) as advance:
-            for i, fraction in enumerate(fractions):
+        sizes = [max(1, math.ceil(len(self.plan) * KEPT**i)) for i in range(len(fractions))]
+        name, total = self.plan.base["name"], sum(sizes)
+        with progress_bar(name, total, "cells", self.progress, failures=True) as advance:
+            for fraction, size in zip(fractions, sizes):
                 cells: Iterable[Cell] = self.plan.cells()
-                if kept is not None:
-                    cells = itertools.compress(cells, kept)
+                if rungs:
+                    cells = itertools.compress(cells, self._best(rungs[-1], size))
                 if fraction < 1.0:
                     cells = (self._shortened(cell, fraction) for cell in cells)
                 rungs.append(self.run(cells, advance))
-                if i + 1 < len(fractions):
-                    kept = self._best(rungs[-1], _kept(len(self.plan), i + 1))
         seconds = time.perf_counter() - self.started
         return Sweep(self.folder, self.plan, tuple(rungs), self.ran, self.failed, seconds)
 
@@ -255,8 +250,7 @@ class Runner:
 
     def _shortened(self, cell: Cell, fraction: float) -> Cell:
         """The cell with a fraction of its rounds, of those after the target's round where there is one."""
-        simulation = self.plan.tables(cell.policy, cell.settings).get("simulation", {})
-        rounds = simulation.get("rounds", SimulationSpec().rounds)
+        rounds = cell.settings.get("simulation.rounds", self.plan.rounds)
         if not isinstance(rounds, int) or rounds < 1:
             return cell  # it will fail, and tell why
         start = 0 if self.plan.target is None else min(self.plan.target.after, rounds - 1)
@@ -271,10 +265,6 @@ class Runner:
         mask = np.zeros(len(self.plan), dtype=bool)
         mask[rung.numbers[best[np.isfinite(rank[best])]]] = True
         return mask
-
-
-def _kept(cells: int, rung: int) -> int:
-    return max(1, math.ceil(cells * KEPT**rung))
 
 
 def _describe(plan: Plan, folder: Path) -> None:

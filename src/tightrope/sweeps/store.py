@@ -20,8 +20,10 @@ from tightrope.frames import AsFrame
 from tightrope.sweeps.cells import MEASURES, Row
 from tightrope.sweeps.design import Axis
 
-# Columns that no table for people has: what a cell is known by, and the rewards of its single runs.
-INTERNAL = ("cell", "reward_by_run")
+
+def for_people(row: Row) -> Row:
+    """A row without what a cell is known by and the rewards of its single runs."""
+    return {name: value for name, value in row.items() if name not in ("cell", "reward_by_run")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +43,7 @@ class Rows(AsFrame):
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """The rows as plain values, without what they are known by in the folder and the numbers of single runs."""
-        return [
-            {name: value for name, value in self.row(i).items() if name not in INTERNAL}
-            for i in range(len(self))
-        ]
+        return [for_people(self.row(i)) for i in range(len(self))]
 
     def take(self, at: NDArray[Any]) -> Rows:
         """Some rows, by index or mask."""
@@ -74,8 +73,9 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                message = f"{self.folder.parent}: another sweep is writing there; wait for it, or give another --out"
-                raise TightropeError(message) from None
+                raise TightropeError(
+                    f"{self.folder.parent}: another sweep is writing there. Wait for it, or use another --out"
+                ) from None
             for draft in self.folder.glob(".*.draft"):
                 draft.unlink()
             self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
@@ -85,8 +85,8 @@ class Store:
         """Write rows; when this returns they are kept, whatever happens to the process."""
         arrow = _arrow()
         text = [axis.path for axis in self._axes if axis.column == "text"]
-        plain = [{**row, **{path: _as_text(row[path]) for path in text}} for row in rows]
-        table = arrow.Table.from_pylist(plain, schema=self._schema(self._axes))
+        plain = [row | {path: _as_text(row[path]) for path in text} for row in rows]
+        table = arrow.Table.from_pylist(plain, schema=_schema(self._axes))
         path = self.folder / f"part-{self._next:07d}.parquet"
         with replacing(path) as draft:
             arrow.parquet.write_table(table, draft, compression="zstd")
@@ -108,7 +108,7 @@ class Store:
         the design that ran the cell, which another design may share.
         """
         wanted = dict.fromkeys(ids)
-        schema = self._schema(())
+        schema = _schema(())
         names = [name for name in schema.names if by_run or name != "reward_by_run"]
         tables = [schema.empty_table().select(names)]
         for part in self._parts():
@@ -127,36 +127,33 @@ class Store:
         try:
             return _arrow().parquet.read_table(part, columns=names)
         except (_arrow().ArrowException, OSError) as error:
-            message = f"{part} can't be read: {error}. Remove it: its cells will run again."
-            raise StateDamagedError(message) from error
+            raise StateDamagedError(
+                f"{part} can't be read: {error}. Remove it: its cells will run again."
+            ) from error
 
-    def _schema(self, axes: Sequence[Axis]) -> Any:
-        arrow = _arrow()
-        kinds = {"bool": arrow.bool_, "int": arrow.int64, "float": arrow.float64, "text": arrow.string}
-        kinds["floats"] = lambda: arrow.list_(arrow.float64())
-        fields = [("cell", "text"), ("number", "int"), ("policy", "text"), ("scenario", "text")]
-        fields += [(axis.path, axis.column) for axis in axes]
-        fields += [("round", "int"), ("replications", "int"), ("seed", "int")]
-        fields += [(name, "float") for name in MEASURES]
-        fields += [("met", "bool"), ("shortfall", "float"), ("reward_by_run", "floats")]
-        fields += [("seconds", "float"), ("error", "text")]
-        return arrow.schema([(name, kinds[kind]()) for name, kind in fields])
+
+def _schema(axes: Sequence[Axis]) -> Any:
+    arrow = _arrow()
+    kinds = {"bool": arrow.bool_(), "int": arrow.int64(), "float": arrow.float64(), "text": arrow.string()}
+    kinds["floats"] = arrow.list_(arrow.float64())
+    fields = [("cell", "text"), ("number", "int"), ("policy", "text"), ("scenario", "text")]
+    fields += [(axis.path, axis.column) for axis in axes]
+    fields += [("round", "int"), ("replications", "int"), ("seed", "int")]
+    fields += [(name, "float") for name in MEASURES]
+    fields += [("met", "bool"), ("shortfall", "float"), ("reward_by_run", "floats")]
+    fields += [("seconds", "float"), ("error", "text")]
+    return arrow.schema([(name, kinds[kind]) for name, kind in fields])
 
 
 def _numpy(column: Any) -> NDArray[Any]:
     """Numbers as float64 with nan, or as int64 where none is missing; all else as objects."""
-    arrow = _arrow()
-    if arrow.types.is_list(column.type):
-        lists = np.empty(len(column), dtype=object)
-        for i, one in enumerate(column.to_pylist()):
-            lists[i] = one
-        return lists
-    if arrow.types.is_string(column.type) or arrow.types.is_boolean(column.type):
-        return np.array(column.to_pylist(), dtype=object)
-    if arrow.types.is_integer(column.type) and column.null_count:
-        column = column.cast(arrow.float64())
-    values: NDArray[Any] = column.to_numpy()
-    return values
+    types = _arrow().types
+    if types.is_floating(column.type) or types.is_integer(column.type):
+        values: NDArray[Any] = column.to_numpy()
+        return values
+    found = np.empty(len(column), dtype=object)
+    found[:] = column.to_pylist()
+    return found
 
 
 def _as_text(value: Any) -> str | None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 import operator
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.result import Curve, Result
 
-_METRICS = ("regret", "violation", "path_violation")
+FEW_RUNS = "simulation.replications: must be at least 2: a target is judged by the interval over runs"
 _COMPARE = {"<=": operator.le, "<": operator.lt}
 _POINTS = 100  # recorded rounds of a clause that speaks of all rounds after some round
-_CLAUSE = re.compile(r"(?P<metric>\w+)\s*(?P<sign><=|<)\s*(?P<limit>\S+?)(?:\s+after\s+(?P<after>\S+))?")
+_CLAUSE = re.compile(r"(\w+)\s*(<=|<)\s*(\S+?)(?:\s+after\s+(\S+))?")
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,7 @@ class Clause:
         return f"{self.metric} {self.sign} {self.limit:g}{when}"
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """Whether a run meets a target, and by how much it falls short where it does not (0: it meets it)."""
 
     met: bool
@@ -58,7 +58,6 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """The target that a text states: comparisons joined by `and`."""
         clauses = []
         for part in re.split(r"\s+and\s+", text.strip()):
             found = _CLAUSE.fullmatch(part.strip())
@@ -66,11 +65,12 @@ class Target:
                 raise InvalidInput(
                     f"target: must be comparisons such as 'violation<=0 after 500', joined by 'and', but got {text!r}."
                 )
-            metric = found["metric"]
-            if metric not in _METRICS:
-                known = "regret, violation or path_violation"
-                raise InvalidInput(f"target: must compare {known}, but got {metric!r}.")
-            clauses.append(Clause(metric, found["sign"], _number(found["limit"]), _round(found["after"])))
+            metric, sign, limit, after = found.groups()
+            if metric not in ("regret", "violation", "path_violation"):
+                raise InvalidInput(
+                    f"target: must compare regret, violation or path_violation, but got {metric!r}."
+                )
+            clauses.append(Clause(metric, sign, _number(limit), None if after is None else _round(after)))
         return cls(tuple(clauses))
 
     def __str__(self) -> str:
@@ -96,8 +96,9 @@ class Target:
             if clause.after is None:
                 continue
             if clause.after >= rounds:
-                what = f"target: '{clause}' must leave rounds to judge"
-                raise InvalidInput(f"{what}, but the simulation has {rounds:,}.")
+                raise InvalidInput(
+                    f"target: '{clause}' must leave rounds to judge, but the simulation has {rounds:,}."
+                )
             early = clause.after + np.geomspace(1, rounds - clause.after, _POINTS // 2).round()
             evenly = np.linspace(clause.after + 1, rounds, (_POINTS + 1) // 2).round()
             needed |= {int(i) for i in (*early, *evenly)}
@@ -111,11 +112,9 @@ class Target:
             curve: Curve = getattr(since(run, at), clause.metric)
             worst = float(curve.high.max())
             if math.isnan(worst):
-                why = "a target is judged by the interval over runs"
-                raise InvalidInput(f"simulation.replications: must be at least 2, since {why}")
+                raise InvalidInput(FEW_RUNS)
             if not _COMPARE[clause.sign](worst, clause.limit):
-                met = False
-                shortfall = max(shortfall, worst - clause.limit)
+                met, shortfall = False, max(shortfall, worst - clause.limit)
         return Judgement(met, shortfall)
 
 
@@ -128,18 +127,13 @@ def since(run: Result, after: int) -> Result:
 
 
 def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise InvalidInput(f"target: the limit must be a finite number, but got {text!r}.")
-    return value
+    with suppress(ValueError):
+        if math.isfinite(value := float(text)):
+            return value
+    raise InvalidInput(f"target: the limit must be a finite number, but got {text!r}.")
 
 
-def _round(text: str | None) -> int | None:
-    if text is None:
-        return None
+def _round(text: str) -> int:
     if not re.fullmatch(r"\d{1,3}(_?\d{1,3}){0,5}", text):
         raise InvalidInput(f"target: after must be followed by a round, a whole number, but got {text!r}.")
     return int(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,16 +18,16 @@ from tightrope.files import replacing
 from tightrope.frames import AsFrame
 from tightrope.intervals import mean_interval
 from tightrope.progress import Advance, progress_bar
-from tightrope.report import format_estimate, format_number
+from tightrope.report import format_number
 from tightrope.result import Estimate
 from tightrope.result.curves import UNKNOWN
 from tightrope.spec import Spec, read_spec
 from tightrope.sweeps.cells import Cell, Plan, Row, moved, shown
-from tightrope.sweeps.design import Step, refuse
+from tightrope.sweeps.design import refuse
 from tightrope.sweeps.engines import EngineName
 from tightrope.sweeps.run import Runner, Sweep, running, settings_table
-from tightrope.sweeps.store import INTERNAL, Rows
-from tightrope.sweeps.target import Target
+from tightrope.sweeps.store import Rows, for_people
+from tightrope.sweeps.target import FEW_RUNS, Target
 from tightrope.toml import dumps
 
 CHECKS = 5  # candidates that may fail the check before it is given up
@@ -65,14 +65,11 @@ class Check:
         ours, theirs = tuned.pop("reward_by_run"), untouched.pop("reward_by_run")
         if ours is None or theirs is None:
             return cls(rounds, tuned, untouched, None)
-        mean, low, high = mean_interval(np.subtract(theirs, ours))
-        return cls(rounds, tuned, untouched, Estimate(float(mean), float(low), float(high)))
+        return cls(rounds, tuned, untouched, Estimate(*map(float, mean_interval(np.subtract(theirs, ours)))))
 
     def as_data(self) -> dict[str, Any]:
-        """For machines."""
-        difference = UNKNOWN if self.difference is None else self.difference
-        rows = {"tuned": self.tuned, "untouched": self.untouched}
-        return {"round": self.rounds, **rows, **difference.columns("difference")}
+        difference = (self.difference or UNKNOWN).columns("difference")
+        return {"round": self.rounds, "tuned": self.tuned, "untouched": self.untouched, **difference}
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,24 +112,21 @@ class Trial:
 
     @property
     def words(self) -> str:
-        """What was found, for people."""
-        settings = ", ".join(
-            f"{path.removeprefix('policy.')} {shown(value)}" for path, value in self.settings.items()
-        )
+        named = {path.removeprefix("policy."): shown(value) for path, value in self.settings.items()}
+        settings = ", ".join(f"{name} {value}" for name, value in named.items())
         if not self.failure and all(check.difference == (0.0, 0.0, 0.0) for check in self.checks):
             return f"{settings}: the same decisions as {self.than}"
         found = [self._compared(), self.failure]
         if (error := self.checks[0].untouched["error"]) is not None:
             found.append(f"{self.than} can't run, so there is nothing to compare with ({error})")
         if self.missed:
-            found.append(f"{self.than} missed the target at {listed(self.missed)} rounds")
+            found.append(f"{self.than} missed the target at {_listed(self.missed)} rounds")
         answer = "worth it" if self.worth_it else "not worth it"
         if not self.worth_it and not self.passed_over:
             answer += ", since chance alone may explain it"
         return f"{settings}: {'; '.join(filter(None, found))}: {answer}"
 
     def as_data(self) -> dict[str, Any]:
-        """For machines."""
         found = {"passed_over": self.passed_over, "worth_it": self.worth_it, "verdict": self.words}
         checks = [check.as_data() for check in self.checks]
         return {"settings": self.settings, "chosen": self.chosen, "checks": checks, **found}
@@ -146,13 +140,11 @@ class Trial:
             amount = f"{100 * size / regret:.0f} %" if regret and regret > 0.0 else format_number(size)
             kind = "more" if difference.mean > 0.0 else "less"
             than, rounds = ("", "") if parts else (f" regret than {self.than}", " rounds")
-            interval = format_estimate(*difference)
-            parts.append(f"{amount} {kind}{than} at {check.rounds:,}{rounds} ({interval})")
+            parts.append(f"{amount} {kind}{than} at {check.rounds:,}{rounds} ({difference})")
         return ", ".join(parts)
 
 
-def listed(rounds: Sequence[int]) -> str:
-    """Numbers of rounds in words."""
+def _listed(rounds: Sequence[int]) -> str:
     *most, last = (f"{one:,}" for one in rounds)
     return f"{', '.join(most)} and {last}" if most else last
 
@@ -172,7 +164,6 @@ class Tuned(AsFrame):
 
     @property
     def worth_it(self) -> bool:
-        """Whether settings were found that are better than those of the untouched spec."""
         return bool(self.settings)
 
     @property
@@ -196,7 +187,7 @@ class Tuned(AsFrame):
         """What was checked of the spec to serve, and how far that goes."""
         rounds, runs = [row["round"] for row in self.checked], self.checked[0]["replications"]
         return (
-            f"it met {self.target} on {runs} fresh runs each in {listed(rounds)} rounds of this environment; nothing was tried "
+            f"it met {self.target} on {runs} fresh runs each in {_listed(rounds)} rounds of this environment; nothing was tried "
             f"beyond {rounds[-1]:,} rounds, nor in another environment"
         )
 
@@ -217,14 +208,10 @@ class Tuned(AsFrame):
     def frame_rows(self) -> list[dict[str, Any]]:
         """What is served and the spec as it stands, on fresh draws, a row for each length."""
         runs = [("tuned", self.checked)] if self.worth_it else []
-        return [
-            {"run": run, **{name: value for name, value in row.items() if name not in INTERNAL}}
-            for run, rows in [*runs, (self.than, self.untouched)]
-            for row in rows
-        ]
+        runs.append((self.than, self.untouched))
+        return [{"run": run, **for_people(row)} for run, rows in runs for row in rows]
 
     def as_data(self) -> dict[str, Any]:
-        """For machines."""
         return {
             "target": str(self.target),
             "reach": self.reach,
@@ -289,16 +276,16 @@ def tune(
     plan = Plan.of(spec, goal)
     for axis in plan.design.axes:
         if axis.steps[0] != "policy":
-            refuse(spec, axis.path, "can't be tuned: only the policy's own fields are for tuning to choose")
+            refuse(spec, axis.path, "can't be tuned: only fields of the policy can")
     goal.recorded(spec.simulation.rounds)
     if spec.simulation.replications < 2:
-        why = "a target is judged by the interval over runs"
-        raise spec.error(f"simulation.replications: must be at least 2: {why}")
+        raise spec.error(FEW_RUNS)
     with running(plan, out, engine, workers, address, progress) as runner:
         sweep = runner.sweep(halving)
         rows = sweep.rows()
-        candidates = _candidates(rows)
-        wanted = {rows["cell"][i] for i in candidates}
+        met = np.flatnonzero(rows["met"] == True)  # noqa: E712
+        candidates = met[np.argsort(rows["regret"].astype(float)[met], kind="stable")][:CHECKS].tolist()
+        wanted = set(rows["cell"][candidates])
         found = {cell.id: cell for cell in plan.cells() if cell.id in wanted}
         fresh = spec.simulation.seed + 1
         rival = _rival(runner, fresh)
@@ -308,40 +295,35 @@ def tune(
             trials.append(_trial(runner, cell, rows.row(i), rival, fresh + len(trials)))
             if not trials[-1].passed_over:
                 break
-        worth_it = bool(trials) and trials[-1].worth_it
-        if not worth_it:
+        untouched = rival.rows
+        if trials and trials[-1].worth_it:
+            untouched = tuple(check.untouched for check in trials[-1].checks)
+        elif rival.rank[0]:
+            raise TargetMissed(_missed(plan, goal, rows, trials, rival), sweep)
+        else:
             cell = rival.cell
-            if rival.rank[0]:
-                raise TargetMissed(_missed(plan, goal, rows, trials, rival), sweep)
-    untouched = tuple(check.untouched for check in trials[-1].checks) if worth_it else rival.rows
     path = Path(out) / "tuned.toml"
     settings, policy = dict(cell.settings), plan.names[cell.policy]
     tuned = Tuned(goal, settings, policy, tuple(trials), untouched, rival.called, path, sweep)
-    write_tuned(spec, plan, cell, path, _comment(tuned))
+    _write(spec, plan, cell, path, _comment(tuned))
     return tuned
 
 
-def write_tuned(spec: Spec, plan: Plan, cell: Cell, path: Path, comment: str = "") -> None:
+def _write(spec: Spec, plan: Plan, cell: Cell, path: Path, comment: str) -> None:
     """Write the spec with a cell's settings, as the one policy, and without its ``[sweep]``."""
     tables = plan.tables(cell.policy, cell.settings)
     order = [name for name in spec.data if name in tables]
     data = {name: tables[name] for name in dict.fromkeys(["name", *order, "policy"])}
+    there = path.resolve().parent
     for table, field in (("environment", "file"), ("context", "encoder"), ("warm_start", "file")):
         stated = data.get(table)
         if isinstance(stated, Mapping) and isinstance(stated.get(field), str):
-            file = os.path.relpath(plan.folder / stated[field], path.resolve().parent)
-            data[table] = {**stated, field: file}
-    data = moved(data, plan.folder, path.resolve().parent)
+            data[table] = {**stated, field: os.path.relpath(plan.folder / stated[field], there)}
+    data = moved(data, plan.folder, there)
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     with replacing(path) as draft:
         draft.write_text(head + dumps(data), encoding="utf-8")
         read_spec(draft, trust=plan.trust)
-
-
-def _candidates(rows: Rows) -> list[int]:
-    met = np.flatnonzero(rows["met"] == True)  # noqa: E712
-    regret = rows["regret"].astype(float)[met]
-    return [int(i) for i in met[np.argsort(regret, kind="stable")][:CHECKS]]
 
 
 def _with_sweep(spec: Spec) -> Spec:
@@ -350,10 +332,8 @@ def _with_sweep(spec: Spec) -> Spec:
         return spec
     kinds = {policy.kind for policy in spec.policies}
     if len(kinds) > 1 or not kinds <= set(VARIED):
-        known = " or ".join(map(repr, VARIED))
-        refuse(
-            spec, "", f"is missing: it names the fields to vary, which are known without it for {known} alone"
-        )
+        known = " and ".join(map(repr, VARIED))
+        refuse(spec, "", f"is missing: it names the fields to vary. Only {known} have default ones")
     return msgspec.structs.replace(spec, sweep=VARIED[kinds.pop()])
 
 
@@ -375,7 +355,9 @@ def _rival(runner: Runner, seed: int) -> _Rival:
     rivals = []
     for policy in range(len(runner.plan.names)):
         cell = runner.plan.cell(-1, policy, {})  # no field is set, so it has no place in the design
-        rows = _run(runner, [cell], LENGTHS, seed)
+        rows = _run(runner, [(cell, times) for times in LENGTHS], seed)
+        for row in rows:
+            del row["reward_by_run"]
         rivals.append(_Rival(cell, _called(runner.plan, policy), tuple(rows)))
     return min(rivals, key=lambda one: one.rank)
 
@@ -386,71 +368,49 @@ def _trial(runner: Runner, cell: Cell, chosen: Row, rival: _Rival, seed: int) ->
     trial = Trial(cell.settings, chosen, (), rival.called, missed)
     with progress_bar("fresh draws", 2 * len(LENGTHS), "runs", runner.progress) as advance:
         for times in LENGTHS:
-            pair = _run(runner, [cell, rival.cell], [times], seed, advance, by_run=True)
-            check = Check.of(times * runner.plan.rounds, *pair)
-            trial = replace(trial, checks=(*trial.checks, check))
+            pair = _run(runner, [(cell, times), (rival.cell, times)], seed, advance)
+            trial = replace(trial, checks=(*trial.checks, Check.of(times * runner.plan.rounds, *pair)))
             if trial.passed_over:
                 break
     return trial
 
 
-def _run(
-    runner: Runner,
-    cells: list[Cell],
-    lengths: Sequence[int],
-    seed: int,
-    advance: Advance = lambda done=1, failed=0: None,
-    by_run: bool = False,
-) -> list[Row]:
-    """A row for each cell at each length, in their order; two may be the same cell."""
+def _run(runner: Runner, longer: Iterable[tuple[Cell, int]], seed: int, *advance: Advance) -> list[Row]:
+    """A row for each cell, so many times as long, on the draws of `seed`; two may be the same cell."""
     plan = runner.plan
-    longer = [
-        plan.changed(cell, rounds=times * plan.rounds, seed=seed, by_run=True)
-        for times in lengths
-        for cell in cells
-    ]
-    return [runner.store.load([name], by_run=by_run).row(0) for name in runner.run(longer, advance).names]
+    cells = [plan.changed(one, rounds=times * plan.rounds, seed=seed, by_run=True) for one, times in longer]
+    return [runner.store.load([name], by_run=True).row(0) for name in runner.run(cells, *advance).names]
 
 
 def _called(plan: Plan, policy: int) -> str:
     """The untouched spec in words: the defaults, unless it states a field that was varied."""
     if len(plan.names) > 1:
         return f"{plan.names[policy]} as it stands"
-    tables = plan.tables(policy, {})
-    stated = [axis for axis in plan.design.axes if _states(tables, axis.steps)]
-    return "the spec as it stands" if stated else "the defaults"
-
-
-def _states(tables: Any, steps: Sequence[Step]) -> bool:
-    for step in steps:
-        if isinstance(step, int):
-            continue  # of several policies, the one at hand
-        if not isinstance(tables, Mapping) or step not in tables:
-            return False
-        tables = tables[step]
-    return True
+    for axis in plan.design.axes:
+        stated: Any = plan.tables(policy, {})
+        for step in axis.steps:
+            if isinstance(step, str):  # a number is the place of the one policy that there is
+                stated = stated.get(step) if isinstance(stated, Mapping) else None
+        if stated is not None:
+            return "the spec as it stands"
+    return "the defaults"
 
 
 def _missed(plan: Plan, goal: Target, rows: Rows, trials: Sequence[Trial], rival: _Rival) -> str:
-    if not trials:
-        return _nearest(rows, goal, len(plan))
-    lengths = listed([times * plan.rounds for times in LENGTHS])
-    head = (
-        f"{len(trials)} settings met the target {goal} in the sweep, but none of them on fresh draws in {lengths} rounds, "
-        f"and {rival.called} did not either: raise simulation.replications, or allow for more"
-    )
-    return "\n".join([head, *(f"  {trial.words}" for trial in trials)])
-
-
-def _nearest(rows: Rows, goal: Target, tried: int) -> str:
+    if trials:
+        head = (
+            f"{len(trials)} settings met the target {goal} in the sweep, but none of them on fresh draws in "
+            f"{_listed([times * plan.rounds for times in LENGTHS])} rounds, and {rival.called} did not either: raise "
+            "simulation.replications, or allow for more"
+        )
+        return "\n".join([head, *(f"  {trial.words}" for trial in trials)])
     shortfall = rows["shortfall"].astype(float)
-    known = np.flatnonzero(np.isfinite(shortfall))
-    if not known.size:
-        return f"none of the {tried:,} settings could be run; the first error: {rows['error'][0]}"
-    nearest = rows.row(int(known[np.argmin(shortfall[known])]))
+    if not np.isfinite(shortfall).any():
+        return f"none of the {len(plan):,} settings could be run; the first error: {rows['error'][0]}"
+    nearest = rows.row(int(np.nanargmin(shortfall)))
     fields = ", ".join(f"{name} = {value}" for name, value in nearest.items() if name.startswith("policy."))
     missed = f"the nearest, {fields}, misses it by {nearest['shortfall']:.4g}"
-    return f"none of the {tried:,} settings meets the target {goal}; {missed}"
+    return f"none of the {len(plan):,} settings meets the target {goal}; {missed}"
 
 
 def _comment(tuned: Tuned) -> str:

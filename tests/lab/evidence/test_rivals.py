@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope.engine.replication import environment_draws
+from tightrope_lab.draws import environment_draws
 from tightrope_lab.evidence.rivals import Rival, play
 from tightrope_lab.evidence.worlds import random_world
 

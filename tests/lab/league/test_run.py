@@ -9,10 +9,11 @@ import pytest
 
 import tightrope as tr
 from tightrope import kernels
-from tightrope.engine.replication import environment_draws, tabular_arrays
+from tightrope.engine.replication import tabular_arrays
 from tightrope.engine.simulation import policy_seed
 from tightrope.environments.tabular import changed
 from tightrope.validation import VIOLATION
+from tightrope_lab.draws import environment_draws
 from tightrope_lab.league import ROSTER, compare, own_entry, run
 from tightrope_lab.league.scenarios import Scenario, scenario
 

@@ -115,8 +115,8 @@ CASES = [
     ("A", lambda p: p.decide(OK_PHI * (1.000002 / 0.8), OK_W), "norm of at most 1, but its norm is 1.000002."),
     ("A", lambda p: p.decide(spoilt(OK_PHI, (0, 0), 1e200), OK_W), "norm of at most 1, but its norm is inf."),
     # features: shapes and kinds
-    ("A", lambda p: p.decide(), "features are needed by Ridge: 2 numbers an action"),
-    ("A", lambda p: p.decide(None, OK_W), "features are needed by Ridge"),
+    ("A", lambda p: p.decide(), "Ridge needs features: 2 numbers per action"),
+    ("A", lambda p: p.decide(None, OK_W), "Ridge needs features"),
     ("A", lambda p: p.decide(OK_PHI[:, :1], OK_W), "features must have shape (any, 2), but got (3, 1)"),
     ("A", lambda p: p.decide(OK_PHI[0], OK_W), "features must have shape (any, 2), but got (2,)"),
     ("A", lambda p: p.decide(OK_PHI[None], OK_W), "features must have shape (any, 2), but got (1, 3, 2)"),
@@ -130,7 +130,7 @@ CASES = [
     ("A", lambda p: p.decide([[None, 0.0]], OK_W[:1]), "features must hold real numbers, but got None at [0, 0]."),
     ("A", lambda p: p.decide({"x": "a"}, OK_W), "context.x must be a number, but got 'a'"),
     # costs
-    ("A", lambda p: p.decide(OK_PHI), "costs of shape (J, 2) are needed: one row an action, one column a constraint"),
+    ("A", lambda p: p.decide(OK_PHI), "costs are missing: they have shape (J, 2), one row per action"),
     ("A", lambda p: p.decide(OK_PHI, spoilt(OK_W, (1, 1), 1.7)), "costs[1, 1] must lie in [-1, 1], but got 1.7"),
     ("A", lambda p: p.decide(OK_PHI, spoilt(OK_W, (2, 0), NAN)), "costs[2, 0] must lie in [-1, 1], but got nan"),
     ("A", lambda p: p.decide(OK_PHI, spoilt(OK_W, (2, 0), -INF)), "costs[2, 0] must lie in [-1, 1], but got -inf"),
@@ -138,7 +138,7 @@ CASES = [
     ("A", lambda p: p.decide(OK_PHI, OK_W[:, :1]), "costs must have shape (3, 2), but got (3, 1)"),
     ("A", lambda p: p.decide(OK_PHI, OK_W.astype(complex)), "costs must hold real numbers, but got values of type complex128"),
     ("A", lambda p: p.decide(OK_PHI, [[0.1, 0.2], [0.3]]), "costs must be a rectangular array of numbers"),
-    ("A", lambda p: p.decide(OK_PHI, OK_W, cost_features=OK_PHI), "cost_features are for a policy with cost="),
+    ("A", lambda p: p.decide(OK_PHI, OK_W, cost_features=OK_PHI), "cost_features need a policy with cost="),
     ("measured", lambda p: p.decide(OK_PHI, spoilt(OK_W, (1, 1), NAN)), "costs[1, 1] must lie in [-1, 1], but got nan"),
     ("disjoint", lambda p: p.decide([0.6, 0.0], spoilt(OK_W, (0, 1), 2)), "costs[0, 1] must lie in [-1, 1], but got 2"),
     ("disjoint", lambda p: p.decide([0.6, NAN], OK_W), "features[0, 1] must be finite, but got nan"),
@@ -151,11 +151,11 @@ CASES = [
     ("B", lambda p: p.decide(OK_PHI, cost_features=OK_PHI * 3), "cost_features[0] must have a Euclidean norm of at most 1"),
     ("B", lambda p: p.decide(OK_PHI * 3, OK_PHI), "features[0] must have a Euclidean norm of at most 1"),
     ("B", lambda p: p.decide(OK_PHI, OK_PHI[:2]), "cost_features must have shape (3, 2), but got (2, 2)"),
-    ("B", lambda p: p.decide(OK_PHI, OK_W, cost_features=OK_PHI), "costs are seen after acting here: give the cost features once"),
+    ("B", lambda p: p.decide(OK_PHI, OK_W, cost_features=OK_PHI), "decide() takes cost_features but no costs"),
     # arms
-    ("arms", lambda p: p.decide(OK_PHI), "features are not needed by ArmMeans, so they can't be given"),
-    ("arms", lambda p: p.decide(cost_features=OK_PHI), "cost_features are not needed by ArmMeans"),
-    ("arms", lambda p: p.decide(costs=OK_W), "costs are seen after acting here: give them to learn, not to decide"),
+    ("arms", lambda p: p.decide(OK_PHI), "ArmMeans takes no features: leave them out"),
+    ("arms", lambda p: p.decide(cost_features=OK_PHI), "ArmMeans takes no cost_features"),
+    ("arms", lambda p: p.decide(costs=OK_W), "here costs are seen after acting; pass them to learn(), not to decide()"),
     # actions
     ("A", lambda p: p.decide(OK_PHI, OK_W, actions=[0, 1]), "features must have shape (2, 2), but got (3, 2)"),
     ("A", lambda p: p.decide(OK_PHI, OK_W, actions=[0, 1, 1]), "actions must name each action once, but got [0, 1, 1]"),
@@ -178,7 +178,7 @@ CASES = [
     # usage and group
     ("A", lambda p: p.decide(OK_PHI, usage={"hours": 0.3}), "usage and group need rules: make the policy with"),
     ("A", lambda p: p.decide(OK_PHI, OK_W, group="A"), "usage and group need rules"),
-    ("rules", lambda p: p.decide(OK_PHI, np.zeros((3, 3)), usage={"hours": 0.3}), "give costs, or usage, not both"),
+    ("rules", lambda p: p.decide(OK_PHI, np.zeros((3, 3)), usage={"hours": 0.3}), "give costs or usage, not both"),
     ("rules", lambda p: p.decide(OK_PHI, group="A"), "usage['hours'] is missing"),
     ("rules", lambda p: p.decide(OK_PHI, usage={"hours": 0.3}), "group is missing"),
     ("rules", lambda p: p.decide(OK_PHI, usage={"hours": 0.3}, group=3), "group must be a name or several, but got 3"),
@@ -329,11 +329,11 @@ def A(**settings):
             lambda: tr.PessimisticOptimistic(
                 reward=tr.ArmMeans(3), cost=tr.ArmMeans(4), constraints=1, slater=0.1
             ),
-            "must know the same number of actions, but got {'reward': 3, 'cost': 4}",
+            "must have the same number of actions, but got {'reward': 3, 'cost': 4}",
         ),
         (
             lambda: tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=rules(), slater=0.1),
-            "must know the same number of actions, but got {'reward': 2, 'rules': 3}",
+            "must have the same number of actions, but got {'reward': 2, 'rules': 3}",
         ),
         (
             lambda: tr.PessimisticOptimistic(

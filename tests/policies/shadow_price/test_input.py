@@ -32,7 +32,7 @@ def wrong(value, at=(1, 2), shape=(J, D)):
         ({"costs": np.ones((2, K))}, "costs must have shape"),
         ({"usage": {"hours": 1.0}}, "usage and group need rules"),
         ({"group": "A"}, "usage and group need rules"),
-        ({"cost_features": np.ones((J, D))}, "cost_features are for a policy with cost="),
+        ({"cost_features": np.ones((J, D))}, "cost_features need a policy with cost="),
         ({"features": np.empty((0, D)), "costs": np.empty((0, K))}, "at least one action must be on offer"),
     ],
 )
@@ -64,7 +64,7 @@ def test_cost_features_are_the_features_where_none_are_given():
         for policy, decision in zip((one, other), decisions):
             policy.learn(decision, 1.0, [0.5, -0.5])
     unlike = tr.ShadowPrice(reward=tr.Ridge(D), cost=tr.Ridge(2), constraints=1)
-    with pytest.raises(tr.InvalidInput, match="cost_features are needed"):
+    with pytest.raises(tr.InvalidInput, match="needs cost_features"):
         unlike.decide(np.ones((J, D)))
 
 

@@ -114,12 +114,18 @@ def test_caps_leave_out_only_what_would_exceed_them() -> None:
             {"kind": "share", "action": "a", "at_least": 0.1, "hard": True, "total": 3},
             "needs a rule with at_most",
         ),
-        ({"kind": "capacity", "action": "a", "at_most": 0.5, "hard": True}, "go together"),
+        (
+            {"kind": "capacity", "action": "a", "at_most": 0.5, "hard": True},
+            "needs both `hard = true` and `total`",
+        ),
         (
             {"kind": "budget", "name": "x", "at_most": 0.5, "seen": "after", "hard": True, "total": 3},
-            r"rule\[0\]\.range: is needed",
+            r"rule\[0\]\.range: is missing",
         ),
-        ({"kind": "capacity", "action": "a", "at_most": 0.5, "total": 3}, "go together"),
+        (
+            {"kind": "capacity", "action": "a", "at_most": 0.5, "total": 3},
+            "needs both `hard = true` and `total`",
+        ),
     ],
 )
 def test_caps_that_can_not_be_kept_are_refused(rule: dict[str, Any], words: str) -> None:
@@ -260,7 +266,7 @@ def test_a_cap_is_not_granted_again_under_another_name(changed: list[dict[str, A
     bench = spent(VOUCHERS)
     assert spend(bench, "01") == [200, 200]
     name = changed[0].get("name", "a or b: at most 100% of decisions")
-    words = rf"hard cap 'vouchers', of which 2 of 3 is used, is gone, and '{name}' is new.*--reset-caps '?{name}'?"
+    words = rf"hard cap 'vouchers' \(2 of 3 used\) is gone, and '{name}' is new.*--reset-caps '?{name}'?"
     rows = bench.journal.last()
     with pytest.raises(JournalError, match=words):
         spent(*changed, journal=bench.journal)
@@ -274,9 +280,7 @@ def test_a_cap_is_not_granted_again_under_another_name(changed: list[dict[str, A
 def test_a_capacity_does_not_become_a_budget_that_begins_at_0() -> None:
     bench = spent(COUNTED)
     assert [bench.decide({"event_id": one}).status for one in "0123"] == [200, 200, 200, 409]
-    with pytest.raises(
-        JournalError, match="'a or b: at most 100% of decisions', of which 3 of 3 is used, is gone"
-    ):
+    with pytest.raises(JournalError, match=r"'a or b: at most 100% of decisions' \(3 of 3 used\) is gone"):
         spent(VOUCHERS, journal=bench.journal)
     other = {**COUNTED, "action": "a", "total": 9.0}
     assert used(spent(other, journal=bench.journal)) == [3], "a part of what was counted"

@@ -13,7 +13,7 @@ import pytest
 import tightrope as tr
 from tightrope.service.answer import Refusal
 from tightrope.service.experiment.configuration import require_fit, served_part, served_policy
-from tightrope.service.experiment.policy_input import Asked, PolicyInput
+from tightrope.service.experiment.policy_input import PolicyInput
 from tightrope.service.http.app import Service
 from tightrope.service.http.keys import Keys, create_key
 from tightrope.service.offline.replay import verify
@@ -41,8 +41,10 @@ def request(context: dict[str, Any]) -> DecisionRequest:
     return read_body(json.dumps({"context": context}).encode(), DecisionRequest)
 
 
-def read(spec: Any, context: dict[str, Any]) -> Asked:
-    return PolicyInput(spec, served_policy(spec)).read(request(context))
+def read(spec: Any, context: dict[str, Any]) -> Any:
+    """x, by way of a whole offer."""
+    reader, asked = PolicyInput(spec, served_policy(spec)), request(context)
+    return reader.x(asked, len(reader.read(asked).ids))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def read(spec: Any, context: dict[str, Any]) -> Asked:
 )
 def test_a_row_is_encoded_as_in_the_table(row: dict[str, Any]) -> None:
     made = encoder()
-    x = read(spec_of(made), row).x
+    x = read(spec_of(made), row)
     assert x is not None
     assert (
         x.tobytes()
@@ -66,7 +68,7 @@ def test_a_row_is_encoded_as_in_the_table(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"ward": "A"}, "context.urgent is missing: true or false is needed"),
+        ({"ward": "A"}, "context.urgent is missing: give true or false"),
         ({"age": "old", "ward": "A", "urgent": True}, "context.age must be a number, but got 'old'"),
         ({"age": True, "ward": "A", "urgent": True}, "context.age must be a number, but got True"),
         ({"ward": 7, "urgent": "yes"}, "context.urgent must be true or false, but got 'yes'"),

@@ -18,7 +18,6 @@ import scipy.sparse
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.concerns import ignore
 from tightrope.engine import simulate
-from tightrope.engine.replication import context_draws
 from tightrope.environments import hospital
 from tightrope.models import DisjointRidge, Ridge
 from tightrope.policies import PessimisticOptimistic
@@ -26,6 +25,7 @@ from tightrope.schedules import Power
 from tightrope.validation import Array
 from tightrope_lab.bench import numpy_loops
 from tightrope_lab.bench.numpy_loops import Outcome, Settings
+from tightrope_lab.draws import context_draws
 
 REPEATS = 9
 DELTA = 0.1

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.engine.cpu import policy_seed
-from tightrope.engine.replication import EnvironmentDraws, environment_draws
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.validation import VIOLATION, Array
+from tightrope_lab.draws import EnvironmentDraws, environment_draws
 from tightrope_lab.evidence.outcome import Outcome
 
 Ids: TypeAlias = NDArray[np.int64]

@@ -16,8 +16,7 @@ import numpy as np
 from tightrope import testing
 from tightrope.concerns import ignore
 from tightrope.engine import simulate
-from tightrope.engine.replication import environment_draws
-from tightrope.engine.simulation import policy_name
+from tightrope.engine.recording import policy_name
 from tightrope.environments.build import environment_of
 from tightrope.environments.custom import Custom
 from tightrope.environments.drifting import Environment, phases_of
@@ -30,6 +29,7 @@ from tightrope.progress import progress_bar
 from tightrope.result import Result
 from tightrope.spec import Spec
 from tightrope.validation import VIOLATION, Array, whole_number
+from tightrope_lab.draws import environment_draws
 from tightrope_lab.league.entries import ROSTER, Entry, Unfit
 from tightrope_lab.league.ranking import League, Misfit, Performance
 from tightrope_lab.league.scenarios import SCENARIOS, Scenario

@@ -395,8 +395,7 @@ class PessimisticOptimistic(Constrained):
             "constraints": self._constraints_as_data(),
             **self._models_as_data(),
             "context": self._context_as_data(),
-            "owner": self._pending.owner,
-            "pending_groups": self._pending.groups(),
+            **self._pending.settings(),
         }
 
     def _state(self) -> Arrays:
@@ -496,7 +495,7 @@ class PessimisticOptimistic(Constrained):
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
         if forced is not None:
             # The queue moves by its cost, as if nothing else were on offer.
-            offer = offer.alone(forced)
+            offer = offer.only([forced])
         ids, W, psi, group = offer.ids, offer.W, offer.psi, offer.group
         row, trace, x = self._choose_by(offer, self._core)
         if (fast := self._fast_path()) is not None:

@@ -362,7 +362,7 @@ class ShadowPrice(Constrained):
         cost_features: Any = None,
         usage: Mapping[str, Any] | None = None,
         group: Any = None,
-        offers: Sequence[Mapping[str, Any]] | None = None,
+        offers: Sequence[Mapping[str, Any] | Offer] | None = None,
         encoder: Encoder | None = None,
     ) -> None:
         """Teach the models what was logged before this policy goes live; rounds and totals stay as they are.
@@ -377,7 +377,7 @@ class ShadowPrice(Constrained):
             The costs that are seen after acting.
         cost_features : (n, d_w) array, optional
             ψ of what was done; `features` by default.
-        offers : sequence of mappings, optional
+        offers : sequence of mappings or of `Offer`, optional
             What was on offer in those rounds or in others, each as the arguments of `decide`: prices are made from them from the
             first decision on. Where one x serves all actions and no cost is known before acting, `features` say it already.
         usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
@@ -464,8 +464,7 @@ class ShadowPrice(Constrained):
             **{name: getattr(self, name) for name in ("explore", "caution", "memory", "guard", "seed")},
             **{name: getattr(self, name) for name in ("sampling", "half_life")},
             "cost_range": None if self.rules is not None else self.cost_range,
-            "owner": self._pending.owner,
-            "pending_groups": self._pending.groups(),
+            **self._pending.settings(),
         }
 
     def _kept_lengths(self) -> tuple[int, int]:
@@ -483,19 +482,12 @@ class ShadowPrice(Constrained):
         self._set_alarm()
 
     def _roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
-        """Take what was learnt, or all else too, from an earlier `state`; the numbers of pending decisions that this drops."""
-        now, pending = self._state(), dict(self._pending)
-        if learnt_only:
-            then = {**now, **{name: then[name] for name in now if self._is_learnt(name)}}
-        dropped = [] if learnt_only else sorted(set(pending) - set(then["pending/number"].tolist()))
-        kept = {name: array for name, array in now.items() if name.startswith("pending/") or name == "made"}
-        self._load({**then, **kept})
-        self._pending.update(pending)
-        for number in dropped:
-            del self._pending[number]
+        dropped = super()._roll_back(then, learnt_only=learnt_only)
         # Where the same outcomes are awaited as then, what was booked for them is what it was, to the bit.
         awaited = then["pending/number"][then["pending/awaits"] & AWAITS_COSTS != 0].tolist()
-        if awaited != [number for number, one in self._pending.items() if one[0] & AWAITS_COSTS]:
+        if not learnt_only and awaited != [
+            number for number, one in self._pending.items() if one[0] & AWAITS_COSTS
+        ]:
             self._prices.book_again(self._pending.values())
         return dropped
 
@@ -620,12 +612,13 @@ class ShadowPrice(Constrained):
 
     # What is told of other rounds
 
-    def _told_offers(self, offers: Sequence[Mapping[str, Any]]) -> list[Remembered]:
+    def _told_offers(self, offers: Sequence[Mapping[str, Any] | Offer]) -> list[Remembered]:
         """What was on offer in rounds from before, checked."""
         found = []
         for i, given in enumerate(offers):
             try:
-                found.append(remembered(self._offer(**given), self._input))
+                told = self._admitted(given) if isinstance(given, Offer) else self._offer(**given)
+                found.append(remembered(told, self._input))
             except (InvalidInput, TypeError) as error:
                 raise InvalidInput(f"offers[{i}]: {error}") from error
         return found

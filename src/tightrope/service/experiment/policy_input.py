@@ -1,14 +1,16 @@
-"""A request as the policy takes it: numbers of actions, features, usage, its costs; or an error that names the field."""
+"""A request as the `Offer` that the policy decides on, or an error that names the field."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
+from tightrope.offer import Offer, plain_group
 from tightrope.policies import Policy
 from tightrope.problem import Learner
 from tightrope.rules.rule import members
@@ -20,27 +22,6 @@ from tightrope.validation import Array
 from tightrope.words import Key, Place, Shown
 
 _KEPT_COSTS = 256
-
-
-class Asked(NamedTuple):
-    """A request as it was read: the actions on offer (None: all), x (p,) or a row for each of them, usage, and W (J, K)."""
-
-    ids: list[int] | None
-    x: Array | None
-    usage: Mapping[str, Any]
-    W: Array | None
-    group: str | list[str] | None
-    context: Mapping[str, Any] | None
-    # The fields of the context whose number is outside its range.
-    outside: Sequence[str]
-
-    def only(self, rows: Sequence[int], offered: Sequence[int]) -> Asked:
-        """The same with only some of the rows, whose ids are `offered`, on offer."""
-        return self._replace(
-            ids=[offered[row] for row in rows],
-            x=self.x if self.x is None or self.x.ndim == 1 else np.ascontiguousarray(self.x[rows]),
-            W=None if self.W is None else np.ascontiguousarray(self.W[rows]),
-        )
 
 
 def fixed_usage(spec: Spec) -> dict[str, Any]:
@@ -56,6 +37,11 @@ class PolicyInput:
         rules = spec.rules
         self._hooks = hooks = policy.hooks
         self._reward, self._cost = hooks.reward, hooks.cost
+        rows_of = [
+            None if one is None or not one.n_features else one.n_actions is None
+            for one in (hooks.reward, hooks.cost)
+        ]
+        self._same_rows = rows_of[0] == rows_of[1]
         self.awaits_usage = rules is not None and not bool(rules.seen.all())
         self._actions = spec.actions
         self._rules = rules
@@ -64,8 +50,13 @@ class PolicyInput:
         self._reward_range = spec.reward_range
         self._ranges = dict(ranges or {})
         self._names = spec.registry
-        self._none_before = rules is None or not bool(rules.seen.any())
+        # What is on offer to who names no actions.
+        self.active = spec.registry.active
+        self._everyone = np.array(self.active, dtype=np.int64)
+        self._no_costs = np.empty((len(self._everyone), 0))
         self._grouped = any(rule.among is not None for rule in rules or ())
+        needed = self.awaits_usage or hooks.asks_for_group
+        self._tells_group = self._grouped and hooks.n_constraints > 0 and needed
         named = {one for rule in rules or () for one in members(rule.among)}
         self._groups = tuple(sorted(named)) if rules is None or rules.groups is None else rules.groups
         self._fixed = fixed_usage(spec)
@@ -78,10 +69,6 @@ class PolicyInput:
         self._costs: dict[Any, Array] = {}
         seen = np.zeros(0, dtype=bool) if rules is None else rules.seen
         self.known_columns, self.late_columns = np.flatnonzero(seen), np.flatnonzero(~seen)
-
-    def offered(self, ids: Sequence[int] | None) -> Sequence[int]:
-        """The ids of the rows on offer: those asked for, or every action that is active."""
-        return self._names.active if ids is None else ids
 
     def require_declared(self, request: DecisionRequest) -> None:
         """Refuse a group that the spec does not know and a default that is no action: both would be kept."""
@@ -123,17 +110,43 @@ class PolicyInput:
         )
         return request, {name: least[name] for name in self.late_usage} or None
 
-    def read(self, request: DecisionRequest) -> Asked:
-        """What is asked, in numbers."""
+    def read(self, request: DecisionRequest) -> Offer:
+        """What is on offer: of a request that has just come, and of the same request in a journal's entry."""
         ids = None if request.actions is None else self._names.ids(request.actions, once=True)
-        context, known = request.context, self._features
-        x = self._x(context, request.features, len(self.offered(ids)))
+        x = self.x(request, len(self._everyone if ids is None else ids))
         usage = self._usage(request.usage)
         W = self._W(request.usage, request.group, usage, ids)
-        outside = known.outside(context) if known is not None and context is not None else ()
-        return Asked(ids, x, usage, W, request.group, context, outside)
+        return self.offer(x, W, usage, request.group, ids, request.context)
 
-    def _x(self, context: Mapping[str, Any] | None, features: Any, rows: int) -> Array | None:
+    def offer(
+        self,
+        x: Array | None,
+        W: Array,
+        usage: Mapping[str, Any],
+        group: str | list[str] | None,
+        ids: list[int] | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> Offer:
+        """An offer of the actions `ids`, None for all: x is one for all of them, or a row for each; W (J, K)."""
+        at = self._everyone if ids is None else np.array(ids, dtype=np.int64)
+        phi, psi = self.features(x, at)
+        number = None
+        if self._hooks.sees_context:
+            if context is None or self._features is None:
+                words = "is missing: the policy is told which of the declared contexts it is"
+                raise InvalidInput(field="context", problem=words)
+            number = self._features.context_number(context)
+        told = plain_group(group) if self._tells_group else None
+        return Offer(at, phi, W, psi, told, number, None, usage, whole=ids is None)
+
+    def outside(self, request: DecisionRequest) -> Sequence[str]:
+        """The fields of the context whose number is outside its range."""
+        known, context = self._features, request.context
+        return known.outside(context) if known is not None and context is not None else ()
+
+    def x(self, request: DecisionRequest, rows: int) -> Array | None:
+        """x (p,) of the context, or one for each of so many rows; None where the spec declares neither."""
+        context, features = request.context, request.features
         if self._features is not None:
             if features is not None:
                 raise InvalidInput(
@@ -198,14 +211,14 @@ class PolicyInput:
 
     def _W(
         self, sent: Any, group: str | list[str] | None, usage: Mapping[str, Any], ids: list[int] | None
-    ) -> Array | None:
-        """W (J, K), None where no constraint is seen before acting; kept for the next request where no usage was `sent`."""
+    ) -> Array:
+        """W (J, K), whose columns that are seen after acting hold nothing; kept for the next request where no usage was `sent`."""
         rules = self._rules
         if rules is None:
             for name, given in (("usage", sent), ("group", group)):
                 if given is not None:
                     raise InvalidInput(field=name, problem="can't be given: the spec has no rules")
-            return None
+            return self._no_costs if ids is None else self._no_costs[: len(ids)]
         if self._grouped and group is None:
             words = "is missing (an empty list for a context in no group): a rule is for a group"
             raise InvalidInput(field="group", problem=words)
@@ -214,39 +227,26 @@ class PolicyInput:
             key = (None if ids is None else tuple(ids), tuple(group) if isinstance(group, list) else group)
             kept = self._costs.get(key)
             if kept is not None:
-                return None if self._none_before else kept
+                return kept.copy() if self.awaits_usage else kept
         W = rules.costs(usage=usage, group=group, actions=ids)
         if key is not None:
             if len(self._costs) >= _KEPT_COSTS:
                 self._costs.clear()
-            self._costs[key] = W
-        return None if self._none_before else W
+            # Who learns costs writes what it expects of them into its own.
+            self._costs[key] = W.copy() if self.awaits_usage else W
+        return W
 
-    def offer(self, asked: Asked) -> dict[str, Any]:
-        """What `policy.decide` is given: features as its models read them, and no more than it looks at."""
-        hooks, (phi, psi) = self._hooks, self.features(asked.x, asked.ids)
-        costs = asked.W if hooks.n_constraints else None
-        offer: dict[str, Any] = {"features": phi, "costs": costs, "cost_features": psi, "actions": asked.ids}
-        if self._grouped and hooks.n_constraints and (self.awaits_usage or hooks.asks_for_group):
-            offer["group"] = asked.group
-        if hooks.sees_context:
-            if asked.context is None or self._features is None:
-                words = "is missing: the policy is told which of the declared contexts it is"
-                raise InvalidInput(field="context", problem=words)
-            offer["context"] = self._features.context_number(asked.context)
-        return offer
-
-    def features(self, x: Array | None, ids: Sequence[int] | None) -> tuple[Array | None, Array | None]:
+    def features(self, x: Array | None, ids: NDArray[np.int64]) -> tuple[Array | None, Array | None]:
         """φ and ψ of some actions, as the models of reward and costs read them; x is one for all, or a row for each."""
-        return self._rows(self._reward, x, ids), self._rows(self._cost, x, ids)
+        phi = self._rows(self._reward, x, ids)
+        return phi, phi if self._same_rows else self._rows(self._cost, x, ids)
 
-    def _rows(self, model: Learner | None, x: Array | None, ids: Sequence[int] | None) -> Array | None:
+    def _rows(self, model: Learner | None, x: Array | None, ids: NDArray[np.int64]) -> Array | None:
         if x is None or model is None or not model.n_features:
             return None
         if model.n_actions is not None:
-            return x
+            return x[None, :] if x.ndim == 1 else x
         # One model over all actions: φ = e_j ⊗ x.
-        offered = self.offered(ids)
-        phi = np.zeros((len(offered), len(self._actions), x.shape[-1]))
-        phi[np.arange(len(offered)), offered] = x
-        return phi.reshape(len(offered), -1)
+        phi = np.zeros((len(ids), len(self._actions), x.shape[-1]))
+        phi[np.arange(len(ids)), ids] = x
+        return phi.reshape(len(ids), -1)

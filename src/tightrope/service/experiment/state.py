@@ -113,7 +113,7 @@ class Background:
     """The background work of a policy, by its numbers in `hooks.background()`: no request waits for it."""
 
     def __init__(self, policy: Policy) -> None:
-        self._works = policy.hooks.background()
+        self._works, self._waiting = policy.hooks.background(), policy.hooks.pending
         for work in self._works:
             work.deferred = True
 
@@ -129,6 +129,7 @@ class Background:
         if not 0 <= work < len(self._works):
             raise InvalidInput(f"work {work} is not done in the background.")
         self._works[work].take(result)
+        self._waiting.version += 1
         return entries.TookEffect(work=work, result=result)
 
     def prepare(self) -> None:
@@ -231,33 +232,32 @@ class ExperimentState:
             raise Refusal(503, "paused", words, retry_after=5)
         read = self.input
         read.require_declared(request)
-        asked = read.read(request)
-        room, ids = None, asked.ids
+        offer, room = read.read(request), None
+        ids = offered = None if offer.whole else offer.ids.tolist()
         if self.ledger.caps:
-            room = self.ledger.room(ids, asked.usage, request.group)
+            room = self.ledger.room(ids, offer.usage or {}, request.group)
             if not room.whole:
-                asked = asked.only(room.rows, read.offered(ids))
+                offer = offer.only(room.rows)
+                offered = offer.ids.tolist()
         policy, proposed = self.policy, None
-        offer = read.offer(asked)
         if self.mode == "shadow":
-            served = self._default(request, asked.ids)
-            quote = policy.quote(**offer)
+            served = self._default(request, offered)
+            quote = policy.quote(offer)
             seen, decision = quote.proposed, policy.commit(quote, served)
-            row = read.offered(asked.ids).index(served)
-            proposed = seen.action
+            row, proposed = offer.row_of("the default", served), seen.action
         else:
-            seen = decision = policy.decide(**offer)
+            seen = decision = self.hooks.decide_offer(offer)
             row = decision.row
-        if asked.W is not None and not self.hooks.n_constraints:
-            self.ledger.book(asked.W[row, read.known_columns], read.known_columns)
+        if not self.hooks.n_constraints and len(read.known_columns):
+            self.ledger.book(offer.W[row, read.known_columns], read.known_columns)
         holds: tuple[int, ...] = ()
         if room is not None:
             now = (time, decision.number, self.tally.rewards, self.tally.reward_sum)
             self.ledger.note_withheld(room, ids, now)
             holds = self.ledger.take(room.needs[room.rows[row]])
         self.ledger.count(request.group, "before")
-        self.tally.count_decision(decision.action, read.offered(asked.ids))
-        self.tally.count_outside(asked.outside)
+        self.tally.count_decision(decision.action, read.active if offered is None else offered)
+        self.tally.count_outside(read.outside(request))
         self.tally.shadow += proposed is not None
         awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_usage else 0)
         group = tuple(request.group) if isinstance(request.group, list) else request.group
@@ -277,7 +277,7 @@ class ExperimentState:
             action=decision.action,
             trace=seen.trace.tobytes(),
             queue=self.queue.tobytes(),
-            offered=asked.ids,
+            offered=offered,
             proposed=proposed,
             probability=probability,
             probabilities=probabilities,

@@ -9,8 +9,9 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.log import Codes, Log
+from tightrope.offer import Offer
 from tightrope.policies import Policy
-from tightrope.service.experiment.policy_input import Asked, PolicyInput
+from tightrope.service.experiment.policy_input import PolicyInput
 from tightrope.service.requests import LIMITS
 from tightrope.spec import Spec
 from tightrope.validation import Array
@@ -47,13 +48,12 @@ def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Log) -> None:
             )
         # x of each row, (n, p); φ and ψ of what was done.
         x = None if spec.encoder is None else spec.encoder.transform(past.frame)
-        done = ids.tolist()
-        phi, psi = read.features(None if x is None else x[rows], done)
+        phi, psi = read.features(None if x is None else x[rows], ids)
         costs = _costs(spec, {*read.late_usage}, past, rows, ids)
         options: dict[str, Any] = {"cost_features": None if costs is None else psi}
         if "offers" in inspect.signature(learn).parameters:
             options["offers"] = _offers(policy, spec, read, past, x)
-        learn(phi, done, rewards, costs, **options)
+        learn(phi, ids.tolist(), rewards, costs, **options)
     except InvalidInput as error:
         raise spec.error(f"warm_start: {error}") from error
 
@@ -85,10 +85,8 @@ def _used(past: Log, spec: Spec, usage: str) -> Array:
     return np.tile([spec.usage[usage].get(action, 0.0) for action in spec.actions], (len(past), 1))
 
 
-def _offers(
-    policy: Policy, spec: Spec, read: PolicyInput, past: Log, x: Array | None
-) -> list[dict[str, Any]] | None:
-    """What was on offer in the newest rows, as the arguments of `decide`; None where costs known before acting are not told."""
+def _offers(policy: Policy, spec: Spec, read: PolicyInput, past: Log, x: Array | None) -> list[Offer] | None:
+    """What was on offer in the newest rows; None where costs known before acting are not told."""
     rules, known = spec.rules, {}
     if rules is not None:
         for name in read.early_usage:
@@ -102,7 +100,6 @@ def _offers(
     for i in range(max(0, len(past) - int(getattr(policy, "memory", 0))), len(past)):
         used = {name: by_action[i].tolist() for name, by_action in known.items()}
         group = past.context_group(i)
-        W = rules.costs(usage=used, group=group) if rules is not None and bool(rules.seen.any()) else None
-        asked = Asked(None, None if x is None else x[i], used, W, group, None, ())
-        offers.append(read.offer(asked))
+        W = np.empty((len(spec.actions), 0)) if rules is None else rules.costs(usage=used, group=group)
+        offers.append(read.offer(None if x is None else x[i], W, used, group))
     return offers

@@ -8,7 +8,6 @@ Nothing else knows Uvicorn's insides. The server takes a `Gate`, the application
 with the newest release, and with the oldest that `pyproject.toml` allows.
 """
 # When the methods of a protocol are called is said by asyncio, httptools and Uvicorn.
-# ruff: noqa: D102
 
 from __future__ import annotations
 

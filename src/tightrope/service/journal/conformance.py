@@ -47,7 +47,7 @@ class JournalSuite:
         """A journal on the test's place."""
         raise NotImplementedError("define make(self), which returns a journal that is not open")
 
-    def test_a_reader_sees_what_was_appended(self) -> None:  # noqa: D102
+    def test_a_reader_sees_what_was_appended(self) -> None:
         with self._opened() as journal:
             reader = journal.reader()
             if reader is None:
@@ -65,12 +65,12 @@ class JournalSuite:
             journal.append([_row(12)])
             assert journal.last() == 12
 
-    def test_an_empty_journal_holds_nothing(self) -> None:  # noqa: D102
+    def test_an_empty_journal_holds_nothing(self) -> None:
         with self._opened() as journal:
             assert (journal.last(), list(journal.rows()), journal.snapshots()) == (0, [], [])
             assert (journal.find(["visit-1"]), journal.snapshot(1), journal.select([1, 3])) == ([], None, [])
 
-    def test_rows_come_back_in_order(self) -> None:  # noqa: D102
+    def test_rows_come_back_in_order(self) -> None:
         with self._opened() as journal:
             rows = [_row(position) for position in range(1, 6001)]
             journal.append(rows[:1])
@@ -79,7 +79,7 @@ class JournalSuite:
             assert list(journal.rows()) == rows
             assert list(journal.rows(after=5990)) == rows[5990:]
 
-    def test_events_are_found_by_their_ids(self) -> None:  # noqa: D102
+    def test_events_are_found_by_their_ids(self) -> None:
         with self._opened() as journal:
             odd = "a/b?c#d ä \u2028 'quoted' \\"
             learnt = Learnt(event_id="one", number=0, reward=0.5)
@@ -90,7 +90,7 @@ class JournalSuite:
             assert journal.find(["nobody", "one"]) == [rows[0], rows[2]]
             assert journal.find([odd, "one"]) == rows[:3]
 
-    def test_the_newest_rows_of_some_kinds_come_in_pages(self) -> None:  # noqa: D102
+    def test_the_newest_rows_of_some_kinds_come_in_pages(self) -> None:
         with self._opened() as journal:
             rows = [_row(position) for position in range(1, 61)]
             journal.append(rows)
@@ -101,7 +101,7 @@ class JournalSuite:
                 assert journal.select(kinds, limit=3) == expected[:3]
                 assert journal.select(kinds, before=expected[2].position, limit=3) == expected[3:6]
 
-    def test_an_append_is_kept_whole_or_not_at_all(self) -> None:  # noqa: D102
+    def test_an_append_is_kept_whole_or_not_at_all(self) -> None:
         with self._opened() as journal:
             rows = [_row(position) for position in range(1, 6)]
             journal.append(rows[:3], [_snapshot(3)])
@@ -117,7 +117,7 @@ class JournalSuite:
             journal.append(rows[3:])
             assert list(journal.rows()) == rows
 
-    def test_snapshots_are_listed_without_their_states_and_dropped(self) -> None:  # noqa: D102
+    def test_snapshots_are_listed_without_their_states_and_dropped(self) -> None:
         with self._opened() as journal:
             taken = [_snapshot(1), _snapshot(2, "good"), _snapshot(3)]
             journal.append([_row(1), _row(2), _row(3)], taken)
@@ -126,13 +126,13 @@ class JournalSuite:
             journal.append([], [_snapshot(2)], [1])
             assert [(one.position, one.label) for one in journal.snapshots()] == [(2, None), (3, None)]
 
-    def test_a_probe_leaves_no_trace(self) -> None:  # noqa: D102
+    def test_a_probe_leaves_no_trace(self) -> None:
         with self._opened() as journal:
             journal.append([_row(1)])
             journal.probe()
             assert list(journal.rows()) == [_row(1)]
 
-    def test_what_was_appended_is_there_for_the_next_process(self) -> None:  # noqa: D102
+    def test_what_was_appended_is_there_for_the_next_process(self) -> None:
         if self.durable:
             with self._opened() as journal:
                 journal.append([_row(1), _row(2)], [_snapshot(2)])
@@ -140,7 +140,7 @@ class JournalSuite:
                 assert list(again.rows()) == [_row(1), _row(2)]
                 assert again.snapshot(2) == _snapshot(2)
 
-    def test_what_is_overwritten_is_gone(self) -> None:  # noqa: D102
+    def test_what_is_overwritten_is_gone(self) -> None:
         rows = [_row(position) for position in range(1, 12)]
         with self._opened() as journal:
             journal.append(rows)
@@ -162,7 +162,7 @@ class JournalSuite:
         assert journal.find(["visit-5"]) == [blank[4]]
         assert [isinstance(entry_of(row), Blank) for row in blank[:6]] == [True, *[False] * 3, True, False]
 
-    def test_two_do_not_write_at_once(self) -> None:  # noqa: D102
+    def test_two_do_not_write_at_once(self) -> None:
         if self.durable:
             with self._opened() as first:
                 first.append([_row(1)])

@@ -287,8 +287,8 @@ def _lived(
             _learn(policy, number, rows[row], late[row])
         ids = slice(None) if one.entry.offered is None else one.entry.offered
         try:
-            offered = reader.offered(one)
-            quote = policy.quote(**offered.given)
+            offer, x = reader.offered(one)
+            quote = policy.quote(offer)
         except InvalidInput as error:
             where = f"decision {one.entry.event_id!r} at position {one.position}"
             raise Unanswerable(f"{where} can't be put to the policy: {error}") from error
@@ -299,11 +299,10 @@ def _lived(
         found = probabilities_of(one.entry, J)
         assert found is not None
         p[i], pi[i, ids] = found, chances
-        if offered.known is not None:
-            known[i, ids] = offered.known
+        known[i, ids] = offer.W[:, reader.known]
         if rules is not None:
             in_force[i] = rules.in_force(one.entry.request.group) if reader.grouped else True
-        contexts.append(offered.x)
+        contexts.append(x)
         rounds[i] = policy.rounds
         ratio = pi[i, one.entry.action] / p[i, one.entry.action]
         largest = min(max(largest, ratio), _LARGEST_RATIO)

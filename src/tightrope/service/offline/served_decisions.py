@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.log import Log
+from tightrope.offer import Offer
 from tightrope.policies import Policy
 from tightrope.rules import Rules
 from tightrope.rules.usage import by_action, of_row
@@ -118,14 +119,6 @@ def spec_to_judge(spec: Spec, recorded: Spec) -> Spec:
     return make_spec(data, source=spec.source, folder=policy.folder, name=spec.name, trust=policy.trust)
 
 
-class Offered(NamedTuple):
-    """A recorded decision as the policy to be judged reads it: what `decide` takes, x (p,), and costs known before (J', K')."""
-
-    given: dict[str, Any]
-    x: Array | None
-    known: Array | None
-
-
 class Reader:
     """Recorded decisions as the policy of another spec reads them."""
 
@@ -164,8 +157,8 @@ class Reader:
         for name in sorted(self._observed - before - after):
             yield f"a rule of the policy counts {name!r}, which was never recorded; recorded: {_listed(before | after)}"
 
-    def offered(self, one: Served) -> Offered:
-        """What the policy is offered. Raises `InvalidInput` where it can't be."""
+    def offered(self, one: Served) -> tuple[Offer, Array | None]:
+        """What the policy is offered, and x (p,) where one stands for all actions. Raises `InvalidInput` where it can't be."""
         sent, usage = one.entry.request, one.usage
         changes: dict[str, Any] = {
             "usage": {name: usage[name] for name in usage if name in self._sent} or None,
@@ -182,11 +175,9 @@ class Reader:
         if self.spec.rules is None:
             changes |= {"usage": None, "group": None}
         request: DecisionRequest = msgspec.structs.replace(sent, **changes)
-        asked = self._input.read(request)
-        given = self._input.offer(asked)
-        x, W = asked.x, asked.W
-        known = W if W is None or W.shape[1] == len(self.known) else W[:, self.known]
-        return Offered(given, x if x is None or x.ndim == 1 else None, known)
+        offer = self._input.read(request)
+        x = self._input.x(request, len(offer.ids))
+        return offer, x if x is None or x.ndim == 1 else None
 
     def observed(self, one: Served) -> Array | None:
         """The costs that the policy sees after acting, (K'',); None where what was used is not known."""
@@ -223,7 +214,7 @@ def log_of(journal: Journal, *, trust: bool = False) -> tuple[Log, Spec]:
         actions.append(one.entry.action)
         rewards.append(one.reward)
         late.append(costs)
-        contexts.append(reader.offered(one).x)
+        contexts.append(reader.offered(one)[1])
         p = probabilities_of(one.entry, J)
         chances.append(np.nan if p is None else p[one.entry.action])
     if len(rewards) < 2:

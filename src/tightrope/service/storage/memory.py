@@ -1,6 +1,5 @@
 """A journal in memory, which keeps nothing: for tests, and to see what durability costs."""
 # What the methods promise is said in `Journal`.
-# ruff: noqa: D102
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that wri
 They are for their owner alone, and so is the folder if it is made here. Other processes may read at any time. What the methods
 promise is said in `Journal`.
 """
-# ruff: noqa: D102
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 Every append names the term of the process's lease (`lease`) and writes nothing if that is over; the primary key keeps a second
 writer out even if a lease were ever lost. What the methods promise is said in `Journal`.
 """
-# ruff: noqa: D102
 
 from __future__ import annotations
 
