@@ -152,12 +152,15 @@ class AsFrame:
         raise NotImplementedError
 
     def to_frame(self, library: Library = "pandas") -> Any:
+        """A DataFrame of pandas or polars."""
         return made_frame(self.frame_rows(), library)
 
     def to_pandas(self) -> Any:
+        """A DataFrame of pandas."""
         return self.to_frame("pandas")
 
     def to_polars(self) -> Any:
+        """A DataFrame of polars."""
         return self.to_frame("polars")
 
 

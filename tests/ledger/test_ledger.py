@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightrope.ledger.account import ExactAccount, amount
+from tightrope.ledger.account import Address, ExactAccount, amount
 from tightrope.ledger.hard_caps import Exhausted
 from tightrope.ledger.ledger import Ledger
 from tightrope.ledger.totals import Totals
@@ -183,18 +183,22 @@ def test_an_average_allows_its_limit_for_each_decision_that_it_counts(counted, c
     assert now.limits[2].decisions == late + 1
 
 
-def test_a_rule_with_a_hard_cap_has_an_account_of_its_average_too():
+def test_an_account_is_addressed_by_rule_key_and_window():
     ledger = Ledger(spec_of(2.0, 1.0))
-    assert ledger.caps[0].allowed == 2
-    assert ledger.limits[0].allowed == 0
+    assert ledger.account(Address("cents", hard=True)).allowed == 2
+    assert ledger.account(Address("cents")).allowed == 0
     ledger.count([], "before")
     ledger.book(np.array([-0.25]), np.array([0]))
-    average = ledger.limits[0]
-    assert (average.used, average.allowed, average.left) == (0.75, 1, 0.25)
+    average = ledger.account(Address("cents"))
+    assert (average.used, average.reserved, average.allowed, average.left) == (0.75, 0, 1, 0.25)
+    assert (average.fits(0.25), average.fits(0.5), average.fits(0.0)) == (True, False, True)
+    assert Address("cents") == Address("cents", key=None, window=None) != Address("cents", key="u17")
+    with pytest.raises(ValueError, match=r"no account .*'u17'"):
+        ledger.account(Address("cents", key="u17"))
 
 
 def test_what_is_released_is_as_if_it_had_never_been_held():
-    account = ExactAccount(amount(1.0))
+    account = ExactAccount(Address("cents", hard=True), amount(1.0))
     account.reserve(amount(0.7))
     assert not account.fits(amount(0.4))
     account.release(amount(0.7))

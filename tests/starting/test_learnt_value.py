@@ -179,7 +179,8 @@ def test_rules_of_a_group_are_counted_among_its_rows() -> None:
     hours = np.tile([1.0, 6.0], (n, 1))
     known = np.stack([rules.costs({"hours": h}, g) for h, g in zip(hours, groups)])
     force = np.stack([rules.in_force(g) for g in groups]).astype(float)
-    rewards = np.column_stack([0.2 + 0.05 * x[:, 1], 0.8 + 0.05 * x[:, 1]])
+    # What b gains differs from row to row: were it equal, rounding would choose the rows that get it.
+    rewards = np.column_stack([0.2 + 0.05 * x[:, 1], 0.8 + 0.15 * x[:, 1]])
     found = learnt_value(Rows(x, None, rewards, None, known, force), rules)
     # A fifth of the north may have b: (6 − 1) · 0.2 + 1 = 2 hours for each of its decisions.
     assert found.used[0].value == pytest.approx(2.0, abs=0.4)

@@ -224,6 +224,7 @@ class Encoder:
         return number
 
     def copy(self) -> Self:
+        """An independent encoder, declared and fitted as this one."""
         return copy(self)
 
     # Plain data
@@ -253,10 +254,12 @@ class Encoder:
         return cls._known(columns, made, norm, data.get("unit", True))
 
     def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a JSON file."""
         write_json(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read an encoder that `save` wrote."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:

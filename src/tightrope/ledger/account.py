@@ -1,4 +1,4 @@
-"""An account: what of one rule was used, is allowed and is left, in the rule's units.
+"""An account: what of one rule was used, is reserved, is allowed and is left.
 
 There are two kinds: a `LimitAccount`, of a limit on an average, reads the sums that a policy keeps; an `ExactAccount` is an amount
 of its own.
@@ -7,8 +7,9 @@ of its own.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,11 +23,57 @@ ONE: Final = Decimal(1)
 _EXACT: Final = Context(prec=60, rounding=ROUND_CEILING)
 
 
-class Summed(Protocol):
-    """Whatever adds up scaled costs (K,): a policy, or `Totals`."""
+class Address(NamedTuple):
+    """Which account: that of a rule, for a key of the request and for a window of time. None: one for all keys, or for ever.
+
+    A rule with a hard cap has two: one of its average, and one of the amount that is never exceeded.
+    """
+
+    rule: str
+    key: str | None = None
+    window: int | None = None
+    hard: bool = False
+
+
+class Account(ABC):
+    """What every account answers, in the units of its rule; what is reserved counts as taken."""
+
+    __slots__ = ("address",)
 
     @property
-    def totals(self) -> Array: ...
+    @abstractmethod
+    def used(self) -> Any:
+        """What was used."""
+
+    @property
+    @abstractmethod
+    def reserved(self) -> Any:
+        """What is held until it is known what is used of it."""
+
+    @property
+    @abstractmethod
+    def allowed(self) -> Any:
+        """What may be used in all."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    @property
+    def left(self) -> Any:
+        """What may still be taken."""
+        return self.allowed - self.used - self.reserved
+
+    def fits(self, more: Any) -> bool:
+        """Whether so much more may be taken; nothing always may."""
+        return not more or bool(more <= self.left)
+
+
+class Summed(Protocol):
+    """Whatever adds up scaled costs: a policy, or `Totals`."""
+
+    @property
+    def totals(self) -> Array:
+        """Cumulative costs (K,)."""
 
 
 class Counts(msgspec.Struct, array_like=True):
@@ -37,7 +84,7 @@ class Counts(msgspec.Struct, array_like=True):
     allowed: float = 0.0
 
 
-class LimitAccount:
+class LimitAccount(Account):
     """The account of a limit on an average: a view on column k of the sums of costs.
 
     Of a rule with `at_least`: what there was, what was required, and how much more there was. Without `counts` sums from before a
@@ -47,6 +94,7 @@ class LimitAccount:
     __slots__ = ("column", "counts", "k", "sums")
 
     def __init__(self, column: Column, k: int, sums: Summed, counts: Counts | None) -> None:
+        super().__init__(Address(column.name))
         self.column, self.k, self.sums, self.counts = column, k, sums, counts
 
     @property
@@ -67,7 +115,13 @@ class LimitAccount:
 
     @property
     def used(self) -> float:
+        """What was used."""
         return self.allowed - self.column.sign * self.left
+
+    @property
+    def reserved(self) -> float:
+        """Nothing: an outcome counts once it is known."""
+        return 0.0
 
     def go_on_from(self, was: LimitAccount) -> None:
         """Begin with the counts of the limit whose place it takes, and with its sums where no policy keeps them."""
@@ -78,17 +132,24 @@ class LimitAccount:
             self.sums.take_over(self.k, was.sums, was.k)
 
 
-class ExactAccount:
+class ExactAccount(Account):
     """An amount in exact decimals. What is reserved counts as taken until it is settled, kept or released.
 
-    >>> account = ExactAccount(Decimal(1))
+    >>> account = ExactAccount(Address("vouchers"), Decimal(1))
     >>> for _ in range(10):
     ...     account.book(amount(0.1))
     >>> account.left, account.fits(amount(0.1))
     (Decimal('0.0'), False)
     """
 
-    def __init__(self, allowed: Decimal) -> None:
+    __slots__ = ("allowed", "reserved", "used")
+
+    allowed: Decimal
+    reserved: Decimal
+    used: Decimal
+
+    def __init__(self, address: Address, allowed: Decimal) -> None:
+        super().__init__(address)
         self.allowed, self.used, self.reserved = allowed, ZERO, ZERO
 
     @property
@@ -97,6 +158,7 @@ class ExactAccount:
 
     @property
     def left(self) -> Decimal:
+        """What may still be taken."""
         return self.allowed - self.taken
 
     def fits(self, more: Decimal) -> bool:

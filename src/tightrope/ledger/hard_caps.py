@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tightrope.actions import count
 from tightrope.errors import InvalidInput, TightropeError
-from tightrope.ledger.account import ONE, ZERO, ExactAccount, amount
+from tightrope.ledger.account import ONE, ZERO, Address, ExactAccount, amount
 from tightrope.rules import Rule, Rules
 from tightrope.rules.rule import members
 from tightrope.rules.usage import of_row
@@ -81,7 +81,7 @@ class HardCap(ExactAccount):
             why = "usage is seen after acting, so until then the cap reserves the most that it may be"
             raise InvalidInput(f"is missing, such as range = [0, 1]: {why}.", within=f"{where}.range")
         self._column = next(k for k, one in enumerate(rules.columns) if one.rule == rule)
-        super().__init__(amount(total))
+        super().__init__(Address(rules.names[self._column], hard=True), amount(total))
         self.rule: Rule = rule
         # What it counts, whatever its limits are.
         named = None if quantity.actions is None else tuple(map(str, quantity.actions))

@@ -1,6 +1,6 @@
 """The accounts of all rules: what was used, reserved, allowed and left of each, and which actions may still be taken.
 
-Whoever asks whether a rule is kept asks here.
+Today every account is that of a rule, for all keys and for ever. Whoever asks whether a rule is kept asks here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.ledger.account import Counts, LimitAccount, Summed, amount
+from tightrope.ledger.account import Account, Address, Counts, LimitAccount, Summed, amount
 from tightrope.ledger.carry_over import Spent, carried_over
 from tightrope.ledger.hard_caps import Exhausted, Withheld, hard_caps
 from tightrope.ledger.totals import Totals
@@ -52,7 +52,7 @@ class Ledger:
     >>> room = ledger.room(None, {}, None)
     >>> room.rows, ledger.take(room.needs[0]), ledger.room(None, {}, None).rows
     ([0, 1], (), [1])
-    >>> ledger.caps[0].left
+    >>> ledger.account(Address("capacity a", hard=True)).left
     Decimal('0.0')
     """
 
@@ -67,6 +67,14 @@ class Ledger:
         # By groups and when costs are seen, the counts of a decision: looked up for each one.
         self._counted: dict[Any, list[Counts]] = {}
 
+    def account(self, address: Address) -> Account:
+        """The account of a limit, or of a hard cap."""
+        every: list[Account] = [*self.limits, *self.caps]
+        for one in every:
+            if one.address == address:
+                return one
+        raise InvalidInput(f"there is no account {address}; known: {[one.address for one in every]}.")
+
     @property
     def totals(self) -> Array:
         """Cumulative costs (K,), scaled as the constraints are."""
@@ -74,8 +82,9 @@ class Ledger:
 
     def room(self, ids: Sequence[int] | None, usage: Mapping[str, Any], group: Group) -> Room:
         """What each action on offer (`ids`, or all) would take, and which may still be taken; `Exhausted` if none may."""
-        force, caps, offered = self._in_force(group), self.caps, self._offered(ids)
-        needs = [[cap.need(action, row, usage, force) for cap in caps] for row, action in enumerate(offered)]
+        force, caps = self._in_force(group), self.caps
+        offered = enumerate(self._offered(ids))
+        needs = [[cap.need(action, row, usage, force) for cap in caps] for row, action in offered]
         rows = [row for row, need in enumerate(needs) if all(cap.fits(one) for cap, one in zip(caps, need))]
         if not rows:
             full = [cap for k, cap in enumerate(caps) if not all(cap.fits(need[k]) for need in needs)]

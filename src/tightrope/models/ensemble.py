@@ -451,6 +451,7 @@ class Ensemble(Model):
         return {**own, **weights, **kept}
 
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take the shapes of these arrays, which are about to be loaded."""
         kept = "kept/"
         self._kept.make_room({n.removeprefix(kept): one for n, one in arrays.items() if n.startswith(kept)})
         if self._weights.size:

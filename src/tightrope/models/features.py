@@ -116,6 +116,7 @@ class Features(Composite):
 
     @classmethod
     def sized(cls, sizes: Sizes, inner: Any = "linear", **settings: Any) -> Features:
+        """One whose inner model takes the sizes that it lacks from the problem."""
         named = inner if not isinstance(inner, dict) or "model" in inner else {"model": "linear", **inner}
         behind = read_model("inner", named)
         return cls(inner=behind.sized(sizes) if isinstance(behind, Unsized) else behind, **settings)

@@ -153,6 +153,7 @@ class Result(AsFrame):
 
     @property
     def n_replications(self) -> int:
+        """How many independent runs it holds."""
         return int(self.reward.shape[0])
 
     @property
@@ -296,6 +297,7 @@ class Result(AsFrame):
         return rows
 
     def frame_rows(self) -> list[Row]:
+        """`rows()`, of which `to_pandas` and `to_polars` make a frame."""
         return self.rows()
 
     def summary(self) -> Summary:
