@@ -148,7 +148,7 @@ def test_oplb_refuses_bad_settings(changes, message):
         (PHI, {"actions": [0, 1]}, "shape"),
         (PHI[:2], {"actions": [3, 3]}, "once"),
         (PHI[:2], {"actions": [3, 4]}, "must be on offer"),
-        (None, {}, "are needed"),
+        (None, {}, "needs features"),
     ],
 )
 def test_oplb_refuses_bad_rounds_and_stays_as_it_was(features, more, message):

@@ -206,7 +206,9 @@ class RememberedProgram:
         prices.advance_prices(
             solver, self.rewards, self.costs.reshape(-1), self.offsets, self.weights, room, math.inf
         )
-        parts = prices.solver_parts(K)
-        price, gradient, square = (solver[at : at + K].copy() for at in (parts[0], parts[4], parts[8]))
+        at = prices.solver_parts(K)
+        price, gradient, square = (
+            solver[part : part + K].copy() for part in (at.price, at.gradient, at.square)
+        )
         mean = -gradient - margin
         return price, np.sqrt(np.maximum(0.0, square - mean**2))
