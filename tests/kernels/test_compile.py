@@ -180,7 +180,7 @@ def test_where_no_folder_can_be_written_to_it_runs_without_a_cache_and_says_so_o
     assert done.returncode == 0, done.stderr
     assert done.stdout == "14.0 0 None\n"
     assert done.stderr.count("\n") == 1
-    assert "no folder can be written to; let NUMBA_CACHE_DIR name one that can" in done.stderr
+    assert "no folder is writable; set NUMBA_CACHE_DIR to one that is" in done.stderr
 
 
 def test_people_are_told_that_it_compiles_machines_are_not(capsys, monkeypatch, caplog):

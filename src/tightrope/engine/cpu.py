@@ -227,7 +227,6 @@ def _workspace(world: kernels.TabularArrays, policy: PessimisticOptimistic, p: i
 
 
 def _model_arrays(model: Any, rows: Array) -> kernels.ModelArrays:
-    """The model in the loop's form, with empty arrays in place of the kind that it is not."""
     none = np.zeros(1)
     kind, ridge = kernels.NO_MODEL, kernels.RidgeArrays(none, 1, none, none)
     arms = kernels.ArmArrays(none, np.zeros((1, 1)), none)

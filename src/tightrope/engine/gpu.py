@@ -43,6 +43,7 @@ from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import for_problem
 from tightrope.result import Result
+from tightrope.validation import require_choice
 
 __all__ = ["cuda_device", "simulate_many"]
 
@@ -93,18 +94,16 @@ def simulate_many(
             f"env must not change during the run on a GPU, but got {env!r}: use engine='cpu', which plays its phases."
         )
     if not isinstance(env, Tabular):
-        raise InvalidInput(f"env must be a Tabular environment on a GPU, but got {env!r}.")
+        raise InvalidInput(field="env", must="be a Tabular environment on a GPU", got=env)
     if env.seen_mixed:
         raise InvalidInput(
             "costs of which some are seen before acting and others after can't be played on a GPU: use engine='cpu'."
         )
-    if precision not in SMALLEST_RIDGE:
-        raise InvalidInput(f"precision must be 'single' or 'double', but got {precision!r}.")
+    require_choice("precision", precision, SMALLEST_RIDGE)
     labels = list(map(policy_name, policies)) if names is None else list(names)
     if len(labels) != len(policies):
-        raise InvalidInput(
-            f"names must have one entry for each of {len(policies)} policies, but has {len(labels)}."
-        )
+        must = f"have one entry for each of {len(policies)} policies, but has {len(labels)}"
+        raise InvalidInput(field="names", must=must)
     terms = Terms.of(rounds, replications, seed, record, keep_choices, most=(2**31 - 1, 2**32 - 1))
     policies = [for_problem(policy, env.problem()) for policy in policies]
     shapes = [program_for(policy, env, precision, keep_choices) for policy in policies]

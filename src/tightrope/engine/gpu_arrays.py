@@ -160,7 +160,6 @@ def guide_bits(contexts: int) -> int:
 
 
 def _even(table: NDArray[Any]) -> NDArray[Any]:
-    """Rows of an even length, so that two numbers are loaded at a time."""
     return np.ascontiguousarray(np.pad(table, ((0, 0), (0, 0), (0, table.shape[2] % 2))))
 
 

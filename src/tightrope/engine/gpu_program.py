@@ -83,7 +83,6 @@ class Program:
 def program_for(
     policy: Player, env: Tabular, precision: Precision, keep_choices: bool, shared_bytes: int = SHARED_BYTES
 ) -> Program:
-    """The program for `policy`; refuses what no kernel does."""
     J, K = env.n_actions, env.n_constraints
     for name, size in (("actions", J), ("constraints", K)):
         _require_size(name, size)
@@ -124,7 +123,6 @@ def program_for(
 
 
 def require_short(policy: PessimisticOptimistic | ShadowPrice, rounds: int) -> None:
-    """Refuse more rounds than single precision is good for."""
     state = policy.hooks.compiled_state()
     for model in (state.reward, state.cost):
         most = MOST_PULLS if model is not None and hooks.compiled(model) == "arms" else MOST_UPDATES

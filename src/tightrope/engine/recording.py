@@ -40,7 +40,7 @@ def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[
         return np.unique(chosen.round().astype(np.int64))
     given = np.array([whole_number(f"record[{i}]", r, low=1) for i, r in enumerate(record)], dtype=np.int64)
     if len(given) and given.max() > rounds:
-        raise InvalidInput(f"record must hold rounds from 1 to {rounds}, but got {given.max()}.")
+        raise InvalidInput(field="record", must=f"hold rounds from 1 to {rounds}", got=int(given.max()))
     return np.unique(np.append(given, rounds))
 
 

@@ -26,14 +26,12 @@ class PackageCacheLocator(caching.InTreeCacheLocator):
     """Where compiled code of the package is cached: the first folder that can be written to of those that `cache_folders` gives."""
 
     def get_source_stamp(self):
-        """For a kernel, the content of every file that kernels are made of."""
         if os.path.realpath(self._py_file) in source_files():
             return source_stamp()
         return super().get_source_stamp()
 
     @classmethod
     def from_function(cls, py_func, py_file):
-        """A locator, or None for a function that is not ours."""
         folder = writable_folder(py_file) if os.path.realpath(py_file).startswith(_PACKAGE) else None
         if folder is None:
             return None
@@ -50,7 +48,6 @@ caching.CompileResultCacheImpl._locator_classes = [
 
 @functools.cache
 def source_files() -> frozenset[str]:
-    """The files that kernels are made of."""
     return frozenset(
         os.path.realpath(path) for path in (*_KERNELS.glob("*.py"), schedules.__file__, validation.__file__)
     )

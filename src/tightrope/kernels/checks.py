@@ -48,7 +48,6 @@ def costs_are_valid(W, J, core):
 
 @inlined
 def rows_are_short(phi, J, p):
-    """`rows_are_valid` by address."""
     for j in range(J):  # noqa: SIM110 - Numba compiles the loop, not the generator
         if not inner(phi, j * p, phi, j * p, p) <= NORM_LIMIT:
             return False

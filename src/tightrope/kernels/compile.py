@@ -57,7 +57,6 @@ else:
             self.said = False
 
         def on_start(self, event):
-            """The compiler begins with a function; what the cache holds is not compiled."""
             if not self.said and event.data["dispatcher"].py_func.__module__.startswith("tightrope."):
                 self.said = True
                 announce(_FOLDER)
@@ -76,9 +75,7 @@ def announce(folder):
     if multiprocessing.current_process().name != "MainProcess":
         return
     if folder is None:
-        _log.warning(
-            "compiling, at every start: no folder can be written to; let NUMBA_CACHE_DIR name one that can"
-        )
+        _log.warning("compiling at every start: no folder is writable; set NUMBA_CACHE_DIR to one that is")
         return
     words = f"compiling for this machine, which takes a while, but only once; kept in {folder}"
     if _log.isEnabledFor(logging.INFO):

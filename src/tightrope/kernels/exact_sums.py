@@ -38,7 +38,6 @@ def total_after(total, rest, cost):
 
 @kernel
 def add_costs(totals, rests, costs):
-    """Costs (K,) into totals and rests (K,)."""
     for k in range(costs.shape[0]):
         totals[k], rests[k] = total_after(totals[k], rests[k], costs[k])
 

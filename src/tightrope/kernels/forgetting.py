@@ -30,7 +30,6 @@ SHARE_OF_HALF_LIFE = 1.0 / 32.0
 
 
 def ages_size(G):
-    """Length of `ages` for G blocks."""
     return BORN + G
 
 
@@ -42,7 +41,6 @@ def begin_ages(ages, half_life, tick, G, p):
 
 
 def new_ages(half_life, tick, G, p):
-    """`begin_ages` in an array of its own."""
     ages = np.empty(ages_size(G))
     begin_ages(ages, half_life, tick, G, p)
     return ages

@@ -16,42 +16,34 @@ import numpy as np
 
 
 def spread4(x):
-    """x four times."""
     return np.full(4, x)
 
 
 def spread8(x):
-    """x eight times."""
     return np.full(8, x)
 
 
 def four(a, b, c, d):
-    """A vector of these."""
     return np.array([a, b, c, d])
 
 
 def eight(a, b, c, d, e, f, g, h):
-    """A vector of these."""
     return np.array([a, b, c, d, e, f, g, h])
 
 
 def load4(array, at):
-    """Four numbers from `at` on."""
     return array[at : at + 4].copy()
 
 
 def load8(array, at):
-    """Eight numbers from `at` on."""
     return array[at : at + 8].copy()
 
 
 def store4(array, at, v):
-    """Put v at `at`."""
     array[at : at + 4] = v
 
 
 def store8(array, at, v):
-    """Put v at `at`."""
     array[at : at + 8] = v
 
 
@@ -61,32 +53,26 @@ def positive(v):
 
 
 def joined(low, high):
-    """Eight from four and four."""
     return np.concatenate([low, high])
 
 
 def low4(v):
-    """The first four of eight."""
     return v[:4]
 
 
 def high4(v):
-    """The last four of eight."""
     return v[4:]
 
 
 def first(v):
-    """The first number."""
     return v[0]
 
 
 def with_first(v, x):
-    """The vector v with x in the first place."""
     return np.concatenate([[x], v[1:]])
 
 
 def fold4(v):
-    """(v₀ + v₁) + (v₂ + v₃)."""
     return (v[0] + v[1]) + (v[2] + v[3])
 
 

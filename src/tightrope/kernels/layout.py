@@ -67,13 +67,11 @@ def tied_with(best):
 
 @inlined
 def totals_at(core):
-    """The address of the cumulative costs in core; Q is at QUEUE."""
     return QUEUE + int(core[CONSTRAINTS])
 
 
 @inlined
 def known_at(core):
-    """The address in core of the marks of costs that are seen before acting."""
     return QUEUE + 2 * int(core[CONSTRAINTS])
 
 
@@ -85,7 +83,6 @@ def limits_at(core):
 
 @inlined
 def scratch_at(core, p):
-    """The address of the scratch space for a model of p features."""
     return core.shape[0] - scratch_size(p)
 
 
@@ -103,7 +100,6 @@ def scratch_parts(r, p):
 
 @inlined
 def outcome_at(core):
-    """The address of one outcome."""
     return core.shape[0] - 1
 
 
@@ -120,7 +116,6 @@ CoreViews = namedtuple("CoreViews", "V epsilon queue totals known limits saved")
 
 
 def core_views(core):
-    """Views on `core`, which may also be the saved part alone: all that changes and outlasts a round."""
     K = int(core[CONSTRAINTS])
     totals, known, end = QUEUE + K, QUEUE + 2 * K, QUEUE + 3 * K
     return CoreViews(
@@ -178,7 +173,6 @@ def new_ridge(G, p, M):
 
 
 def ridge_views(flat):
-    """Views on `flat`."""
     G, p, M, theta, inverse, sigma, b, wear = ridge_parts(flat)
     return RidgeViews(
         flat[STAT:theta],
@@ -198,7 +192,6 @@ def trace_parts(J, K):
 
 
 def trace_size(J, K):
-    """How many numbers are behind a decision."""
     return trace_parts(J, K)[-1] + 1
 
 
@@ -226,7 +219,6 @@ def tally_parts(K):
 
 
 def tally_size(J, K, separate=True):
-    """How many numbers a tally has; without mean costs where they are the drawn ones."""
     return tally_parts(K)[2 if separate else 1] + J
 
 
@@ -273,7 +265,6 @@ def cuda_constants():
 
 
 def cuda_tally(J, K, separate):
-    """Macros for a tally."""
     size = tally_size(J, K, separate)
     _, means, _ = tally_parts(K)
     places = {"TALLY_MEAN_COSTS": means, "TALLY_CHOICES": size - J}
@@ -313,13 +304,11 @@ def device_arms_size(J, M, packed):
 
 
 def device_ridge(Sigma_inv, Theta, packed):
-    """A ridge model in the GPU's form."""
     inverse = Sigma_inv[(slice(None), *np.tril_indices(Sigma_inv.shape[1]))] if packed else Sigma_inv
     return np.concatenate([inverse.ravel(), Theta.ravel()])
 
 
 def device_arms(counts, sums, packed):
-    """Means of arms in the GPU's form."""
     if not packed:
         return np.concatenate([counts, sums.ravel()])
     seen = np.maximum(counts, 1.0)

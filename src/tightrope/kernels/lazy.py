@@ -192,7 +192,6 @@ def make_exact(j, candidates):
 
 @inlined
 def set_value(j, candidates):
-    """The value of row j by its reward."""
     candidates.values[j] = pseudo_action_value(candidates.rewards[j], candidates.penalty[j], candidates.V_t)
 
 

@@ -289,7 +289,6 @@ def invert(S, s, n, out, at, scratch):
 
 @kernel
 def tile_of(n):
-    """How many rows of a matrix (n, n) to read at a time."""
     return TILE if n >= LARGE else n
 
 

@@ -171,14 +171,12 @@ def offered_rows(model, c, ids, J):
 
 @inlined
 def chosen_costs(env, seed, replication, t, c, action, out):
-    """The K costs of one action in context c."""
     location = env.locations[c, action]
     draw_costs(seed, replication, t, action, location, env.cost_kind, env.cost_scale, env.spans, out)
 
 
 @kernel
 def offered_costs(env, seed, replication, t, c, ids, out):
-    """The costs of the actions on offer, seen before acting."""
     K = env.spans.shape[0]
     for i in range(ids.shape[0]):
         chosen_costs(env, seed, replication, t, c, ids[i], out[i * K : (i + 1) * K])
@@ -186,7 +184,6 @@ def offered_costs(env, seed, replication, t, c, ids, out):
 
 @inlined
 def optimistic_costs(policy, c, ids, J, W, K):
-    """Optimistic costs into W, of a model of either kind."""
     _, model, ranges, columns, core = policy
     if model.kind == layout.RIDGE_MODEL:
         flat, one_row = model.ridge.flat, model.ridge.per_context == 1
@@ -212,21 +209,8 @@ def choose_lazily_and_step(ridge, c, ids, J, W, w, core, workspace):
     bounds = bounds[c * J : (c + 1) * J]
     least = models.least_reward(core)
     candidates = Candidates(
-        n,
-        ridge.flat,
-        phi,
-        max(0, at),
-        one_row,
-        ids,
-        root_beta,
-        least,
-        penalty,
-        V_t,
-        bounds,
-        rewards,
-        values,
-        fresh,
-    )
+        n, ridge.flat, phi, max(0, at), one_row, ids, root_beta, least, penalty, V_t, bounds, rewards, values, fresh
+    )  # fmt: skip
     step.penalties(W, w, core, layout.QUEUE, K, n, penalty, 0)
     for j in range(n):
         # r̂ is at most 1.
@@ -241,7 +225,6 @@ def choose_lazily_and_step(ridge, c, ids, J, W, w, core, workspace):
 
 @inlined
 def model_learn(model, c, a, Y, core, workspace):
-    """Outcomes Y of action a in context c into a model of either kind."""
     if model.kind == layout.RIDGE_MODEL:
         rows, per_context, flat, _ = model.ridge
         p = int(flat[layout.FEATURES])

@@ -95,7 +95,6 @@ def ridge_widths(flat, phi, at, one_row, ids, scratch, r, out, o, step):
 
 @kernel
 def ridge_width(flat, g, X, x):
-    """‖x‖_{Σ⁻¹} by block g."""
     _, p, _, _, inverse, _, _, _ = layout.ridge_parts(flat)
     return root_or_zero(la.quadratic_form(flat, inverse + g * p * p, X, x, p))
 
@@ -183,7 +182,6 @@ def optimistic_costs_arms(ids, counts, sums, stat, core, ranges, columns, W, K):
 
 @kernel
 def arms_learn(a, y, counts, sums, stat):
-    """One more outcome y (M,) of arm a."""
     counts[a] += 1.0
     for i in range(y.shape[0]):
         sums[a, i] += y[i]
@@ -198,17 +196,14 @@ def clipped_reward(upper, least):
 
 @inlined
 def least_reward(core):
-    """The least that r̂ may be."""
     return core[layout.limits_at(core) + 1]
 
 
 @kernel
 def horizon_at(core, t):
-    """T, or t where no horizon is set."""
     return core[layout.HORIZON] if core[layout.HORIZON] > 0.0 else t
 
 
 @inlined
 def root_or_zero(square):
-    """√square, 0 where rounding has made it negative."""
     return math.sqrt(max(0.0, square))

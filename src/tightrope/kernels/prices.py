@@ -18,6 +18,7 @@ that no decision waits for a whole solve. The result is the same to the bit howe
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.linear_algebra import add_scaled, inner
@@ -58,41 +59,34 @@ ROW_WORK = 24
 
 
 def solver_size(K):
-    """Length of a solver's vector for K constraints."""
     return SOLVER_HEAD + 12 * K + 2 * K * K
+
+
+# Where in solver the vectors and matrices start. Of the vectors `slope` is that of the quadratic model, `bar` the mean cost of a
+# round and `square` its mean square; of the matrices `curvature` is that at `price`.
+SolverParts = namedtuple(
+    "SolverParts",
+    "price point step slope gradient bar cost_sum square_sum square cap size margin curvature curvature_sum",
+)
 
 
 @inlined
 def solver_parts(K):
-    """Where in solver the vectors and matrices start.
-
-    Vectors: price, point, step, slope of the quadratic model, gradient, mean cost of a round, cost sum, square sum, mean square,
-    cap, size, margin. Matrices: curvature at price, curvature sum.
-    """
     a = SOLVER_HEAD
-    return (
-        a,
-        a + K,
-        a + 2 * K,
-        a + 3 * K,
-        a + 4 * K,
-        a + 5 * K,
-        a + 6 * K,
-        a + 7 * K,
-        a + 8 * K,
-        a + 9 * K,
-        a + 10 * K,
-        a + 11 * K,
-        a + 12 * K,
-        a + 12 * K + K * K,
-    )
+    b = a + 6 * K
+    end = a + 12 * K
+    return SolverParts(
+        a, a + K, a + 2 * K, a + 3 * K, a + 4 * K, a + 5 * K,
+        b, b + K, b + 2 * K, b + 3 * K, b + 4 * K, b + 5 * K,
+        end, end + K * K,
+    )  # fmt: skip
 
 
 @kernel
 def begin_prices(solver, start, cap, size, margin, unit):
     """A new solve from prices `start`: cap, typical cost m (`size`) and margin (K,), unit ρ. No pass is made yet."""
     K = start.shape[0]
-    price, point, _, _, _, _, _, _, _, top, m, gap, _, _ = solver_parts(K)
+    at = solver_parts(K)
     for i in range(SOLVER_HEAD):
         solver[i] = 0.0
     solver[CONSTRAINTS] = K
@@ -102,11 +96,11 @@ def begin_prices(solver, start, cap, size, margin, unit):
     solver[LAST_TAU] = LAST_SMOOTHING * unit
     for k in range(K):
         # A rule that never costs anything has no scale, and needs no price.
-        solver[m + k] = size[k] if size[k] > 0.0 else 1.0
-        solver[top + k] = cap[k] if size[k] > 0.0 else 0.0
-        solver[price + k] = max(0.0, min(start[k], solver[top + k]))
-        solver[point + k] = solver[price + k]
-        solver[gap + k] = margin[k]
+        solver[at.size + k] = size[k] if size[k] > 0.0 else 1.0
+        solver[at.cap + k] = cap[k] if size[k] > 0.0 else 0.0
+        solver[at.price + k] = max(0.0, min(start[k], solver[at.cap + k]))
+        solver[at.point + k] = solver[at.price + k]
+        solver[at.margin + k] = margin[k]
     begin_pass(solver)
     solver[TRIAL] = -1.0
 
@@ -130,50 +124,32 @@ def advance_prices(solver, rewards, costs, offsets, weights, room, budget):
 def exp_of_negative(x):
     """e^x for x ≤ 0, 0 below −36, to some 1e−13: products and sums only, so that it has the same bits everywhere."""
     y = max(x, -36.0) * 0.00390625
-    e = 1.0 + y * (
-        1.0
-        + y
-        * (
-            0.5
-            + y
-            * (
-                1.0 / 6.0
-                + y
-                * (
-                    1.0 / 24.0
-                    + y
-                    * (
-                        1.0 / 120.0
-                        + y * (1.0 / 720.0 + y * (1.0 / 5040.0 + y * (1.0 / 40320.0 + y / 362880.0)))
-                    )
-                )
-            )
-        )
-    )
-    e *= e
-    e *= e
-    e *= e
-    e *= e
-    e *= e
-    e *= e
-    e *= e
-    e *= e
+    e = 1.0 / 40320.0 + y / 362880.0
+    e = 1.0 / 5040.0 + y * e
+    e = 1.0 / 720.0 + y * e
+    e = 1.0 / 120.0 + y * e
+    e = 1.0 / 24.0 + y * e
+    e = 1.0 / 6.0 + y * e
+    e = 0.5 + y * e
+    e = 1.0 + y * e
+    e = 1.0 + y * e
+    for _ in range(8):
+        e *= e
     return e if x > -36.0 else 0.0
 
 
 @kernel
 def begin_pass(solver):
-    """Empty sums, first round."""
     K = int(solver[CONSTRAINTS])
-    _, _, _, _, _, _, cost_sum, square_sum, _, _, _, _, _, curvature_sum = solver_parts(K)
+    at = solver_parts(K)
     solver[CURSOR] = 0.0
     solver[WEIGHT] = 0.0
     solver[VALUE_SUM] = 0.0
     for k in range(K):
-        solver[cost_sum + k] = 0.0
-        solver[square_sum + k] = 0.0
+        solver[at.cost_sum + k] = 0.0
+        solver[at.square_sum + k] = 0.0
     for i in range(K * K):
-        solver[curvature_sum + i] = 0.0
+        solver[at.curvature_sum + i] = 0.0
 
 
 @inlined
@@ -190,7 +166,7 @@ def add_products(out, at, factor, B, b, n):
 def add_rounds(solver, rewards, costs, offsets, weights, room, budget):
     """Go on with a pass: value, costs and curvature at `point`, summed over rounds; what is left of the budget."""
     K = int(solver[CONSTRAINTS])
-    _, point, _, _, _, bar, cost_sum, square_sum, _, _, _, _, _, curvature_sum = solver_parts(K)
+    at = solver_parts(K)
     tau = solver[TAU]
     scale = 1.0 / tau
     n = weights.shape[0]
@@ -203,7 +179,7 @@ def add_rounds(solver, rewards, costs, offsets, weights, room, budget):
         if weight > 0.0:
             best = -math.inf
             for j in range(J):
-                v = rewards[first_row + j] - inner(costs, (first_row + j) * K, solver, point, K)
+                v = rewards[first_row + j] - inner(costs, (first_row + j) * K, solver, at.point, K)
                 room[j] = v
                 best = max(best, v)
             for j in range(J):
@@ -213,7 +189,7 @@ def add_rounds(solver, rewards, costs, offsets, weights, room, budget):
                 z += room[j]
             share = 1.0 / z
             for k in range(K):
-                solver[bar + k] = 0.0
+                solver[at.bar + k] = 0.0
             for j in range(J):
                 room[j] *= share
                 if room[j] > NEGLIGIBLE:
@@ -221,10 +197,10 @@ def add_rounds(solver, rewards, costs, offsets, weights, room, budget):
                     e = room[j]
                     row = (first_row + j) * K
                     for k in range(K):
-                        solver[bar + k] += e * costs[row + k]
+                        solver[at.bar + k] += e * costs[row + k]
             for k in range(K):
-                solver[cost_sum + k] += weight * solver[bar + k]
-                solver[square_sum + k] += weight * solver[bar + k] * solver[bar + k]
+                solver[at.cost_sum + k] += weight * solver[at.bar + k]
+                solver[at.square_sum + k] += weight * solver[at.bar + k] * solver[at.bar + k]
             if live > 1:
                 # Of one likely row alone the curvature is 0.
                 for j in range(J):
@@ -232,9 +208,13 @@ def add_rounds(solver, rewards, costs, offsets, weights, room, budget):
                         e = weight * room[j]
                         row = (first_row + j) * K
                         for k in range(K):
-                            add_products(solver, curvature_sum + k * K, e * costs[row + k], costs, row, k + 1)
+                            add_products(
+                                solver, at.curvature_sum + k * K, e * costs[row + k], costs, row, k + 1
+                            )
                 for k in range(K):
-                    add_products(solver, curvature_sum + k * K, -weight * solver[bar + k], solver, bar, k + 1)
+                    add_products(
+                        solver, at.curvature_sum + k * K, -weight * solver[at.bar + k], solver, at.bar, k + 1
+                    )
                 budget -= 0.5 * live * K * K
             solver[VALUE_SUM] += weight * (best + tau * math.log(z))
             solver[WEIGHT] += weight
@@ -248,13 +228,13 @@ def add_rounds(solver, rewards, costs, offsets, weights, room, budget):
 def finish_pass(solver):
     """D at `point` is known: take the step or try a shorter one, go on to the next τ, or end. How many multiplications it took."""
     K = int(solver[CONSTRAINTS])
-    price, point, step, _, gradient, _, _, _, _, _, _, margin, _, _ = solver_parts(K)
+    at = solver_parts(K)
     solver[PASSES] += 1.0
     value = solver[VALUE_SUM] / solver[WEIGHT]
     expected = 0.0
     for k in range(K):
-        value -= solver[margin + k] * solver[point + k]
-        expected += solver[gradient + k] * (solver[point + k] - solver[price + k])
+        value -= solver[at.margin + k] * solver[at.point + k]
+        expected += solver[at.gradient + k] * (solver[at.point + k] - solver[at.price + k])
     work = 0.0
     going_on = False
     if solver[TRIAL] < 0.0:
@@ -268,8 +248,8 @@ def finish_pass(solver):
     elif solver[TRIAL] + 1.0 < TRIALS:
         solver[TRIAL] += 1.0
         for k in range(K):
-            solver[step + k] *= SHORTER
-            solver[point + k] = solver[price + k] + solver[step + k]
+            solver[at.step + k] *= SHORTER
+            solver[at.point + k] = solver[at.price + k] + solver[at.step + k]
         begin_pass(solver)
         return work
     if going_on:
@@ -284,7 +264,7 @@ def finish_pass(solver):
             solver[ITERATION] = 0.0
             solver[TRIAL] = -1.0
             for k in range(K):
-                solver[point + k] = solver[price + k]
+                solver[at.point + k] = solver[at.price + k]
     begin_pass(solver)
     return work
 
@@ -293,35 +273,20 @@ def finish_pass(solver):
 def accept(solver, value):
     """`point` becomes `price`, with its value, gradient, mean squares and curvature."""
     K = int(solver[CONSTRAINTS])
-    (
-        price,
-        point,
-        _,
-        _,
-        gradient,
-        _,
-        cost_sum,
-        square_sum,
-        square,
-        _,
-        size,
-        margin,
-        curvature,
-        curvature_sum,
-    ) = solver_parts(K)
+    at = solver_parts(K)
     weight = solver[WEIGHT]
     solver[VALUE] = value
     scale = 1.0 / (weight * solver[TAU])
     for k in range(K):
-        solver[price + k] = solver[point + k]
-        solver[gradient + k] = -solver[cost_sum + k] / weight - solver[margin + k]
-        solver[square + k] = (solver[square_sum + k] + solver[curvature_sum + k * K + k]) / weight
+        solver[at.price + k] = solver[at.point + k]
+        solver[at.gradient + k] = -solver[at.cost_sum + k] / weight - solver[at.margin + k]
+        solver[at.square + k] = (solver[at.square_sum + k] + solver[at.curvature_sum + k * K + k]) / weight
         for i in range(k + 1):
-            c = solver[curvature_sum + k * K + i] * scale
-            solver[curvature + k * K + i] = c
-            solver[curvature + i * K + k] = c
-        m = solver[size + k]
-        solver[curvature + k * K + k] += LEAST_CURVATURE * m * m / solver[UNIT]
+            c = solver[at.curvature_sum + k * K + i] * scale
+            solver[at.curvature + k * K + i] = c
+            solver[at.curvature + i * K + k] = c
+        m = solver[at.size + k]
+        solver[at.curvature + k * K + k] += LEAST_CURVATURE * m * m / solver[UNIT]
 
 
 @kernel
@@ -332,28 +297,28 @@ def newton_step(solver):
     the bounds, so that the line search has only its length to find; a Newton step that is cut off at the bounds may do neither.
     """
     K = int(solver[CONSTRAINTS])
-    price, point, step, slope, gradient, _, _, _, _, cap, size, _, curvature, _ = solver_parts(K)
+    at = solver_parts(K)
     for k in range(K):
-        solver[slope + k] = solver[gradient + k]
-        solver[point + k] = solver[price + k]
+        solver[at.slope + k] = solver[at.gradient + k]
+        solver[at.point + k] = solver[at.price + k]
     sweeps = 0
     moved = math.inf
     while sweeps < SWEEPS and moved > STILL * solver[UNIT]:
         sweeps += 1
         moved = 0.0
         for k in range(K):
-            old = solver[point + k]
-            new = old - solver[slope + k] / solver[curvature + k * K + k]
-            new = max(0.0, min(new, solver[cap + k]))
+            old = solver[at.point + k]
+            new = old - solver[at.slope + k] / solver[at.curvature + k * K + k]
+            new = max(0.0, min(new, solver[at.cap + k]))
             if new != old:
-                solver[point + k] = new
-                add_scaled(solver, slope, new - old, solver, curvature + k * K, K)
-                moved = max(moved, abs(new - old) * solver[size + k])
+                solver[at.point + k] = new
+                add_scaled(solver, at.slope, new - old, solver, at.curvature + k * K, K)
+                moved = max(moved, abs(new - old) * solver[at.size + k])
     promised = 0.0
     for k in range(K):
-        s = solver[point + k] - solver[price + k]
-        solver[step + k] = s
+        s = solver[at.point + k] - solver[at.price + k]
+        solver[at.step + k] = s
         # The model's fall: −(g·s + ½ s·Hs), with g + Hs the slope at its end
-        promised -= 0.5 * s * (solver[gradient + k] + solver[slope + k])
+        promised -= 0.5 * s * (solver[at.gradient + k] + solver[at.slope + k])
     solver[EXPECTED] = promised
     return float(sweeps * K * K)

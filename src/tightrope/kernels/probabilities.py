@@ -25,7 +25,6 @@ LEAST = 1e-200
 
 
 def probabilities_room(J):
-    """How many numbers of room `largest_probabilities` needs for J values."""
     return 2 * N_CUTS * J + J
 
 
@@ -61,16 +60,8 @@ def largest_probabilities(mean, sd, out, room):
         low = room[i]
         half = 0.5 * (room[i + 1] - low)
         for node in range(N_NODES):
-            add_node(
-                mean,
-                sd,
-                floor,
-                low + half * (1.0 + NODES[node]),
-                half * NODE_WEIGHTS[node],
-                out,
-                room,
-                products,
-            )
+            y = low + half * (1.0 + NODES[node])
+            add_node(mean, sd, floor, y, half * NODE_WEIGHTS[node], out, room, products)
     if fixed >= 0:
         below = 1.0
         for j in range(J):
@@ -120,7 +111,6 @@ def allowed_probabilities(trace, mean, sd, mark, out, room):
 
 @inlined
 def normal_cdf(z):
-    """Φ(z)."""
     return 0.5 * math.erfc(-0.7071067811865476 * z)
 
 
@@ -184,7 +174,6 @@ def sort_pairs(room, n):
 
 @inlined
 def swap(room, a, b):
-    """Exchange pairs a and b."""
     y, s = room[2 * a], room[2 * a + 1]
     room[2 * a], room[2 * a + 1] = room[2 * b], room[2 * b + 1]
     room[2 * b], room[2 * b + 1] = y, s
@@ -192,13 +181,11 @@ def swap(room, a, b):
 
 @inlined
 def before(room, a, b):
-    """Whether pair a stands before pair b."""
     return room[2 * a] < room[2 * b] or (room[2 * a] == room[2 * b] and room[2 * a + 1] < room[2 * b + 1])
 
 
 @kernel
 def sift(room, root, n):
-    """Let a pair sink to its place in the heap."""
     while 2 * root + 1 < n:
         child = 2 * root + 1
         if child + 1 < n and before(room, child, child + 1):

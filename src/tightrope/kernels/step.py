@@ -117,7 +117,6 @@ def decide_arms(ids, W, counts, sums, stat, core, trace):
 
 @kernel
 def learn_reward(g, x, reward, flat, core):
-    """`ridge_learn` of one reward."""
     y = layout.outcome_at(core)
     core[y] = reward
     return models.ridge_learn(flat, g, x, 0, core, y, core, layout.scratch_at(core, x.shape[0]))
@@ -203,7 +202,6 @@ def pseudo_action_value(reward, penalty, V_t):
 
 @kernel
 def penalties(W, w, Q, q, K, J, out, o):
-    """Σ_k W_jk Q_k of every action."""
     for j in range(J):
         out[o + j] = inner(W, w + j * K, Q, q, K)
 
@@ -258,6 +256,5 @@ def queue_update(Q, W, eps_t):
 
 @inlined
 def copy_chosen_row(phi, row, J, x):
-    """The features of the row that was chosen into x."""
     p = x.shape[0]
     copy(x, 0, phi.reshape(phi.size), row * p if phi.size == J * p else 0, p)

@@ -101,23 +101,8 @@ def decide_by_usage(
     if not costs_of_usage(values, base, ranges, counted, ids, W):
         return -1
     return shadow.decide(
-        phi,
-        psi,
-        ids,
-        W,
-        reward,
-        reward_spread,
-        cost,
-        cost_spread,
-        columns,
-        idle,
-        core,
-        trace,
-        x,
-        z,
-        seed,
-        room,
-    )
+        phi, psi, ids, W, reward, reward_spread, cost, cost_spread, columns, idle, core, trace, x, z, seed, room
+    )  # fmt: skip
 
 
 @kernel

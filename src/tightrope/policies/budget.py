@@ -28,7 +28,7 @@ class Budgets:
     def __init__(self, limits: Any, horizon: int) -> None:
         self.limits = np.atleast_1d(real_array("limits", limits, (), (None,))).copy()
         if not len(self.limits):
-            raise InvalidInput("limits must have an entry for each resource, but it is empty.")
+            raise InvalidInput(field="limits", must="have an entry for each resource, but it is empty")
         for k, limit in enumerate(self.limits):
             finite_number(f"limits[{k}]", float(limit), low=0.0, high=1.0, open_low=True)
         self.horizon = whole_number("horizon", horizon, low=1)
@@ -39,7 +39,7 @@ class Budgets:
         self.reserved = np.zeros(1)
 
     def affords(self) -> bool:
-        """Whether one more action is within every budget, whatever it and the open ones use."""
+        """Whether one more action is within every budget, whatever it and those without an outcome use."""
         return bool((self.used + (self.reserved[0] + 1.0) <= self.allowed + 1e-9).all())
 
     def reserve(self) -> None:
@@ -66,5 +66,4 @@ class Budgets:
         return scaled
 
     def arrays(self) -> Arrays:
-        """The state, by name."""
         return {"spent": self.used, "open": self.reserved}

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tightrope.errors import InvalidInput
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates, failure_probability
+from tightrope.policies.comparator import Comparator, known_context
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
@@ -20,7 +19,7 @@ from tightrope.validation import Array, finite_number, real_array, require_range
 
 
 @register("clucb")
-class CLUCB(Policy):
+class CLUCB(Comparator):
     """Learn while the cumulative mean reward never falls below (1 − α) of a baseline's.
 
     Setting: rewards linear in the features, noise 1-sub-Gaussian, ‖θ*‖ within the model's `m`; a baseline action, always on offer,
@@ -59,6 +58,8 @@ class CLUCB(Policy):
     [0, 0, 0]
     """
 
+    _shown = ("reward", "baseline", "alpha", "failure")
+
     def __init__(
         self, reward: Model, *, baseline: int, baseline_reward: Any, alpha: float, failure: float = 0.01
     ) -> None:
@@ -74,9 +75,8 @@ class CLUCB(Policy):
         self._sums = np.zeros(3)
 
     def _choose(self, offer: Offer) -> Choice:
-        """The optimistic action if the guarantee would bear the worst of it, else the baseline."""
         fallback = offer.row_of("baseline", self.baseline)
-        root_beta = hooks.radius(self._reward, 1.0 / self.failure)
+        root_beta = self._confidence_radius(self._reward)
         means, widths = estimates(self._reward, offer.phi, offer.ids)
         values = means[:, 0] + root_beta * widths[:, 0]
         row = best_row(values)
@@ -90,7 +90,6 @@ class CLUCB(Policy):
         return Choice(row, means[:, 0], values, note=(row if optimistic else None, lower))
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """Add the choice to what the guarantee counts."""
         r_b = self._reward_of_baseline(offer.context)
         self._sums[1] += r_b
         if self._is_conservative(offer, choice):
@@ -111,15 +110,11 @@ class CLUCB(Policy):
         return {"z": self._z, "sums": self._sums}
 
     def _setting(self) -> Setting:
-        """A baseline that is always on offer, whose mean reward is as told."""
         return self._asks(
             n_contexts=len(self.baseline_reward) if self._sees_context else None,
             counts_on=(("the baseline", self.baseline),),
             told=(self._told_reward,),
         )
-
-    def __repr__(self) -> str:
-        return f"CLUCB({self._reward!r}, baseline={self.baseline}, alpha={self.alpha:g}, failure={self.failure:g})"
 
     def _is_conservative(self, offer: Offer, choice: Choice) -> bool:
         return choice.row != choice.note[0] and bool(offer.ids[choice.row] == self.baseline)
@@ -143,7 +138,4 @@ class CLUCB(Policy):
     def _reward_of_baseline(self, context: int | None) -> float:
         if not self._sees_context:
             return float(self.baseline_reward)
-        C = len(self.baseline_reward)
-        if context is None or whole_number("context", context) >= C:
-            raise InvalidInput(f"context must be a whole number below {C}, but got {context!r}.")
-        return float(self.baseline_reward[context])
+        return float(self.baseline_reward[known_context(context, len(self.baseline_reward))])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tightrope.models import Model
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates
-from tightrope.policies.policy import Policy
+from tightrope.policies.comparator import Comparator
 from tightrope.policies.registry import register
 
 
 @register("greedy")
-class Greedy(Policy):
+class Greedy(Comparator):
     """The action with the highest estimated reward: no exploration, no constraints.
 
     Setting: rewards linear in the features; costs are neither seen nor learnt.
@@ -34,14 +34,11 @@ class Greedy(Policy):
     1
     """
 
+    _shown = ("reward",)
+
     def __init__(self, reward: Model) -> None:
         self._reward: Model = copy_of_model("reward", reward)
 
     def _choose(self, offer: Offer) -> Choice:
-        """The best by the estimates."""
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
-        row = best_row(means)
-        return Choice(row, means, means)
-
-    def __repr__(self) -> str:
-        return f"Greedy({self._reward!r})"
+        return Choice(best_row(means), means, means)

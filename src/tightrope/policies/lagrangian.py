@@ -12,15 +12,14 @@ from tightrope.ledger.totals import Totals
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates
-from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Policy
+from tightrope.policies.comparator import ExpectedCosts
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import COST_ROUNDING, Array, finite_number, real_array, whole_number
 
 
 @register("lagrangian")
-class Lagrangian(Policy):
+class Lagrangian(ExpectedCosts):
     """Dual ascent: what everybody writes first where running costs must stay at or below 0.
 
     Setting: mean reward by the reward model, K ≥ 1 costs that are seen before acting, or after it with a model of them.
@@ -70,6 +69,8 @@ class Lagrangian(Policy):
     (True, [1.7])
     """
 
+    _shown = ("reward", "cost", "n_constraints", "step", "margin", "guard")
+
     def __init__(
         self,
         reward: Model,
@@ -96,23 +97,16 @@ class Lagrangian(Policy):
         self.cost_range = real_array("cost_range", cost_range, (2,), (self._n_constraints, 2)).copy()
         self._unit = np.abs(self.cost_range).max(axis=-1) * np.ones(self._n_constraints)
         if not self._unit.all():
-            raise InvalidInput(f"cost_range must hold a cost other than 0, but got {cost_range!r}.")
+            raise InvalidInput(field="cost_range", must="hold a cost other than 0", got=cost_range)
         self._queue = np.zeros(self._n_constraints)
         self._expected = np.zeros(self._n_constraints)
 
     def _dual(self) -> Array:
-        """λ for the next decision, (K,)."""
         rate = self.step / math.sqrt(self._pending.made + 1)
         prices: Array = rate * np.maximum(0.0, self._queue) / self._unit**2
         return prices
 
-    @property
-    def expected_totals(self) -> Array:
-        """Running totals, (K,), with the estimated costs of decisions whose own are not seen yet."""
-        return self._expected.copy()
-
     def _choose(self, offer: Offer) -> Choice:
-        """The best by optimistic reward less the price of its costs."""
         means, widths = estimates(self._reward, offer.phi, offer.ids)
         radius = hooks.radius(self._reward, self._pending.made + 2)
         with np.errstate(invalid="ignore"):
@@ -133,31 +127,17 @@ class Lagrangian(Policy):
         return Choice(best_row(values), rewards, values, note=W)
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """Queue and totals grow by the cost of the choice."""
-        w = choice.note[choice.row]
-        self._expected += w
+        super()._chosen(offer, choice)
         margin = self.margin * self._unit / math.sqrt(self._pending.made + 1)
-        self._queue[...] = np.maximum(0.0, self._queue + w + margin)
+        self._queue[...] = np.maximum(0.0, self._queue + self._costs_of(choice) + margin)
 
-    def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
-        """φ; ψ followed by the costs that were expected."""
-        phi, psi = super()._kept_features(offer, choice)
-        if self._cost is None:
-            return phi, None
-        return phi, np.concatenate([[] if psi is None else psi, choice.note[choice.row]])
+    def _costs_of(self, choice: Choice) -> Array:
+        costs: Array = choice.note[choice.row]
+        return costs
 
-    def _kept_lengths(self) -> tuple[int, int]:
-        n_phi, n_psi = super()._kept_lengths()
-        return n_phi, n_psi if self._cost is None else n_psi + self._n_constraints
-
-    def _learn_costs(self, pending: Pending, costs: Array) -> None:
-        """Put what was seen in the place of what was expected."""
-        assert self._cost is not None
-        assert pending[3] is not None
-        psi, expected = np.split(pending[3], [-self._n_constraints])
-        self._cost.learn(psi if len(psi) else None, costs, pending[1])
-        self._expected += costs - expected
-        self._queue += costs - expected
+    def _correct(self, costs: Array, error: Array) -> None:
+        super()._correct(costs, error)
+        self._queue += error
 
     def _arrays(self) -> Arrays:
         return {"queue": self._queue, "expected": self._expected}
@@ -166,11 +146,3 @@ class Lagrangian(Policy):
     def _cost_bounds(self) -> Array:
         bounds: Array = self.cost_range * np.ones((self._n_constraints, 1)) + [-COST_ROUNDING, COST_ROUNDING]
         return bounds
-
-    def __repr__(self) -> str:
-        cost = "" if self._cost is None else f", cost={self._cost!r}"
-        guard = ", guard=True" if self.guard else ""
-        return (
-            f"Lagrangian({self._reward!r}{cost}, n_constraints={self._n_constraints}, step={self.step:g}, "
-            f"margin={self.margin:g}{guard})"
-        )

@@ -10,7 +10,6 @@ import numpy as np
 from tightrope.models import Model
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice
-from tightrope.policies.pending import Pending
 from tightrope.policies.priced_thompson import PricedThompson, Units
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
@@ -49,6 +48,8 @@ class LagrangianThompson(PricedThompson):
     (True, [1.6])
     """
 
+    _shown = ("reward", "cost", "n_constraints", "step", "margin")
+
     def __init__(
         self,
         reward: Model,
@@ -67,29 +68,19 @@ class LagrangianThompson(PricedThompson):
         self._queue = np.zeros(self._n_constraints)
 
     def _prices_at(self, t: int, units: Units) -> Array:
-        """λ by the queues as they stand."""
         m = units.m * units.noise
         return np.asarray(self.step * units.rho * np.maximum(0.0, self._queue) / (m**2 * math.sqrt(t)))
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """The queues grow by the cost of the choice and the margin."""
         super()._chosen(offer, choice)
         units = self._units()
         margin = self.margin * units.m * units.noise / math.sqrt(self._pending.made + 1)
-        self._queue[...] = np.maximum(0.0, self._queue + choice.note.costs[choice.row] + margin)
+        self._queue[...] = np.maximum(0.0, self._queue + self._costs_of(choice) + margin)
 
-    def _learn_costs(self, pending: Pending, costs: Array) -> None:
-        """Put what was seen in the place of what was expected, in the queues too."""
+    def _correct(self, costs: Array, error: Array) -> None:
         expected = self._expected.copy()
-        super()._learn_costs(pending, costs)
+        super()._correct(costs, error)
         self._queue += self._expected - expected
 
     def _arrays(self) -> Arrays:
         return {**super()._arrays(), "queue": self._queue}
-
-    def __repr__(self) -> str:
-        cost = "" if self._cost is None else f", cost={self._cost!r}"
-        return (
-            f"LagrangianThompson({self._reward!r}{cost}, n_constraints={self._n_constraints}, step={self.step:g}, "
-            f"margin={self.margin:g})"
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row
-from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Policy
+from tightrope.policies.comparator import ArmComparator
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
@@ -22,7 +21,7 @@ from tightrope.validation import Array, finite_number, real_array, require_range
 
 
 @register("lfg")
-class LFG(Policy):
+class LFG(ArmComparator):
     """Arms that may be asleep, each to be chosen at least a given fraction of the time.
 
     Setting: rewards in [0, 1] with a mean μ_i for each arm, whatever else is on offer; which arms are awake is independent from
@@ -59,15 +58,16 @@ class LFG(Policy):
     True
     """
 
-    _reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    _n_actions: int
+    _shown = ("n_actions", "eta")
 
     def __init__(self, n_actions: int, *, shares: Any, eta: float = 1.0) -> None:
         self._n_actions = whole_number("n_actions", n_actions, low=1)
         self.shares = real_array("shares", shares, (self._n_actions,)).copy()
         require_range("shares", self.shares, 0.0, 1.0)
         if self.shares.sum() > 1.0 + 1e-9:
-            raise InvalidInput(f"shares must sum to at most 1, but they sum to {self.shares.sum():.9g}.")
+            raise InvalidInput(
+                field="shares", must=f"sum to at most 1, but they sum to {self.shares.sum():.9g}"
+            )
         self.eta = finite_number("eta", eta, low=0.0, open_low=True)
         self._queue = np.zeros(self._n_actions)
         self._rewards = ArmMeans(self._n_actions, bonus=math.sqrt(1.5))
@@ -77,12 +77,8 @@ class LFG(Policy):
         """Q (J,) after the last decision: what each arm is behind its share."""
         return self._queue.copy()
 
-    def _reward_model(self) -> ArmMeans:
-        return self._rewards.copy()
-
     def _choose(self, offer: Offer) -> Choice:
-        """The arm on offer with the highest debt plus η times its optimistic reward; features and costs are not looked at."""
-        # Before the first decision nobody is behind: what the queue grows by in a round, it has not grown by yet.
+        # Before the first decision the queue has not grown yet by what it grows by in a round.
         debt = self._queue if self._pending.made else np.maximum(0.0, self._queue + self.shares)
         core = kernels.new_core(0, 0, 0.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), ())
         core[kernels.ROUNDS] = self._pending.made
@@ -91,29 +87,17 @@ class LFG(Policy):
             offer.ids, self._rewards.counts, self._rewards.sums, self._rewards.stat, core, upper
         )
         values = debt[offer.ids] + self.eta * upper
-        row = best_row(values)
-        return Choice(row, upper, values, note=debt)
+        return Choice(best_row(values), upper, values, note=debt)
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """Q ← max(0, Q + s − 1{chosen})."""
         chosen = np.arange(self._n_actions) == offer.ids[choice.row]
         self._queue[...] = np.maximum(0.0, choice.note + self.shares - chosen)
 
-    def _learn_reward(self, pending: Pending, reward: float) -> None:
-        self._rewards.learn(None, reward, pending[1])
-
     def _arrays(self) -> Arrays:
-        return {
-            "queue": self._queue,
-            **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()},
-        }
+        return {"queue": self._queue, **super()._arrays()}
 
     def _setting(self) -> Setting:
-        """Mean rewards that do not depend on the context, and the minimum shares told."""
         return self._asks(unit_rewards=True, told=(self._told_shares,))
-
-    def __repr__(self) -> str:
-        return f"LFG({self._n_actions}, eta={self.eta:g})"
 
     def _told_shares(self, problem: Problem, truth: Truth) -> Iterator[str]:
         if problem.n_actions != self._n_actions:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tightrope.models import Model, hooks
+from tightrope.models import Model
 from tightrope.offer import Offer
 from tightrope.policies.budget import Budgets
 from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates, failure_probability
+from tightrope.policies.comparator import Comparator
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting, usage_within
@@ -20,7 +20,7 @@ from tightrope.validation import Array, finite_number, whole_number
 
 
 @register("lincbwk")
-class LinCBwK(Policy):
+class LinCBwK(Comparator):
     """Linear rewards and resource usage: maximise reward until a budget is spent, and never spend more.
 
     Setting: mean reward in [0, 1] and usage of K resources in [0, 1], both linear in features, seen after acting; budget
@@ -60,10 +60,11 @@ class LinCBwK(Policy):
     >>> for _ in range(2):
     ...     decision = policy.decide([[0.0, 0.0], [1.0, 0.0]])
     ...     policy.learn(decision, 1.0 * decision.action, [decision.action - 0.5])
-    >>> decision.action, policy.spent.tolist()
+    >>> decision.action, (policy.totals + 0.5 * 2).tolist()
     (0, [1.0])
     """
 
+    _shown = ("reward", "cost", "limits", "horizon", "noop", "Z")
     _reward: Model
     _cost: Model
 
@@ -90,17 +91,7 @@ class LinCBwK(Policy):
         self._log_u = np.zeros(self._n_constraints)
 
     @property
-    def budget(self) -> Array:
-        """B by resource, (K,)."""
-        return self._account.allowed
-
-    @property
-    def spent(self) -> Array:
-        """Usage so far by resource, (K,), of the outcomes that are known."""
-        return self._account.used.copy()
-
-    @property
-    def prices(self) -> Array:
+    def _prices(self) -> Array:
         """λ by resource, (K,): at least 0, with a sum below 1."""
         top = max(0.0, float(self._log_u.max()))
         u = np.exp(self._log_u - top)
@@ -108,23 +99,20 @@ class LinCBwK(Policy):
         return prices
 
     def _dual(self) -> Array:
-        """Z λ by resource, (K,), in units of usage less its limit."""
-        return self.Z * self.prices * self._account.rate / self.limits
+        return self.Z * self._prices * self._account.rate / self.limits
 
     @property
     def _cost_bounds(self) -> Array:
         return self._account.cost_bounds
 
     def _choose(self, offer: Offer) -> Choice:
-        """The best by optimistic reward less the price of the optimistic usage, or the no-op."""
         noop = offer.row_of("noop", self.noop)
-        quantities = (1 + self._n_constraints) / self.failure
         r, widths = estimates(self._reward, offer.phi, offer.ids)
         v, usage_widths = estimates(self._cost, offer.psi, offer.ids)
-        usage = v - hooks.radius(self._cost, quantities) * usage_widths
+        usage = v - self._confidence_radius(self._cost) * usage_widths
         usage[noop] = 0.0
-        rewards = r[:, 0] + hooks.radius(self._reward, quantities) * widths[:, 0]
-        values = rewards - self.Z * (usage @ self.prices)
+        rewards = r[:, 0] + self._confidence_radius(self._reward) * widths[:, 0]
+        values = rewards - self.Z * (usage @ self._prices)
         if self._pending.made < self.horizon and self._account.affords():
             row = best_row(values)
         else:
@@ -132,12 +120,10 @@ class LinCBwK(Policy):
         return Choice(row, rewards, values)
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """Reserve what it may use."""
         if offer.ids[choice.row] != self.noop:
             self._account.reserve()
 
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
-        """Learn the usage, which is known to be 0 for the no-op, and move the prices."""
         usage = self._account.usage(costs)
         v = self._account.scaled(usage)
         if pending[1] != self.noop:
@@ -150,12 +136,4 @@ class LinCBwK(Policy):
         return {"log_u": self._log_u, **self._account.arrays()}
 
     def _setting(self) -> Setting:
-        """Costs seen after acting that are usage less a limit, and an action that uses nothing."""
         return self._asks(counts_on=(("the no-op", self.noop),), told=(usage_within(self.limits, self.noop),))
-
-    def __repr__(self) -> str:
-        limits = ", ".join(f"{limit:g}" for limit in self.limits)
-        return (
-            f"LinCBwK({self._reward!r}, cost={self._cost!r}, limits=[{limits}], "
-            f"horizon={self.horizon}, noop={self.noop}, Z={self.Z:g})"
-        )

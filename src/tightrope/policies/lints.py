@@ -10,13 +10,13 @@ from tightrope import kernels
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates, failure_probability
-from tightrope.policies.policy import Policy
+from tightrope.policies.comparator import Comparator
 from tightrope.policies.registry import register
 from tightrope.validation import Array, whole_number
 
 
 @register("lints")
-class LinTS(Policy):
+class LinTS(Comparator):
     """Thompson sampling for linear rewards: no constraints.
 
     Setting: rewards linear in the features, noise 1-sub-Gaussian, ‖θ*‖ ≤ 1, ‖φ‖ ≤ 1; costs are neither seen nor learnt.
@@ -25,8 +25,8 @@ class LinTS(Policy):
     Source: Agrawal, Goyal, *Thompson sampling for contextual bandits with linear payoffs* (ICML 2013), v_t as in its revised
     version.
     Choices: the sub-Gaussian constant R is 1, as in the rest of the package; the model's `bonus` multiplies v_t. A model
-    without a Σ is sampled action by action. The draw uses the
-    Cholesky factor of Σ, which gives the same law as Σ^{-1/2}. `decision.probability` is nan, for it has no closed form.
+    without a Σ is sampled action by action. The draw uses the Cholesky factor of Σ, which gives the same law as Σ^{-1/2}.
+    `decision.probability` is nan, for it has no closed form.
 
     Parameters
     ----------
@@ -44,21 +44,19 @@ class LinTS(Policy):
     >>> policy.learn(decision, 1.0)
     """
 
+    _shown = ("reward", "failure")
+
     def __init__(self, reward: Model, *, failure: float = 0.01, seed: int = 0) -> None:
         self._reward: Model = copy_of_model("reward", reward)
         self.failure = failure_probability(failure)
         self.seed = whole_number("seed", seed)
 
     def _choose(self, offer: Offer) -> Choice:
-        """The best by a sampled θ̃."""
         t, bonus = self._pending.made + 1, float(getattr(self._reward, "bonus", 1.0))
         v = bonus * math.sqrt(9.0 * hooks.dimension(self._reward) * math.log(t / self.failure))
         values = sampled_values(self._reward, offer, v, self.seed, self._pending.made)
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
         return Choice(best_row(values), means, values, np.full(len(values), math.nan))
-
-    def __repr__(self) -> str:
-        return f"LinTS({self._reward!r}, failure={self.failure:g})"
 
 
 def sampled_values(model: Model, offer: Offer, scale: float, seed: int, number: int) -> Array:

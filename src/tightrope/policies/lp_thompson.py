@@ -73,6 +73,8 @@ class LPThompson(PricedThompson):
     (True, [1.6])
     """
 
+    _shown = ("reward", "cost", "n_constraints", "caution")
+
     def __init__(
         self,
         reward: Model,
@@ -98,7 +100,6 @@ class LPThompson(PricedThompson):
         return self._price.copy()
 
     def _prices_at(self, t: int, units: Units) -> Array:
-        """λ: the prices of the last solve, corrected by the totals."""
         off = self._expected + self._buffer(t, units)
         feedback = FEEDBACK * units.rho * off / (units.m**2 * math.sqrt(t))
         return np.asarray(np.maximum(0.0, self._price + feedback))
@@ -116,7 +117,6 @@ class LPThompson(PricedThompson):
         return np.asarray(climb @ (units.rho / units.m))
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """Count and remember the round, and solve for prices where it is time."""
         super()._chosen(offer, choice)
         t = self._pending.made + 1
         self._remember(t, Remembered(offer.ids, offer.phi, offer.psi, offer.W))
@@ -148,10 +148,6 @@ class LPThompson(PricedThompson):
             self._rounds, _ = RoundMemory.restore(old._rounds.arrays()[0])
             self._rounds.shorten(self.memory)
 
-    def __repr__(self) -> str:
-        cost = "" if self._cost is None else f", cost={self._cost!r}"
-        return f"LPThompson({self._reward!r}{cost}, n_constraints={self._n_constraints}, caution={self.caution:g})"
-
     def _buffer(self, t: int, units: Units) -> Array:
         return np.asarray(self.caution * units.noise * units.m * t**0.25)
 
@@ -169,10 +165,8 @@ class LPThompson(PricedThompson):
         models, units = Beliefs(self._reward, self._cost), self._units()
         believed = models.rewards_of(entries)
         drawn = self.explore * believed.deviations * self._normals(len(believed.means), _SOLVE_SLOT)
-        if self._cost is None:
-            costs = np.concatenate([entry.W for entry in entries])
-        else:
-            costs, _ = models.costs_of(entries)
+        known = self._cost is None
+        costs = np.concatenate([entry.W for entry in entries]) if known else models.costs_of(entries)[0]
         offsets = np.concatenate([[0], np.cumsum([len(entry.ids) for entry in entries])])
         cap = CAP * units.rho / units.m
         program = RememberedProgram(believed.means + drawn, costs, offsets, cap, weights)
@@ -212,7 +206,9 @@ class RememberedProgram:
         prices.advance_prices(
             solver, self.rewards, self.costs.reshape(-1), self.offsets, self.weights, room, math.inf
         )
-        parts = prices.solver_parts(K)
-        price, gradient, square = (solver[at : at + K].copy() for at in (parts[0], parts[4], parts[8]))
+        at = prices.solver_parts(K)
+        price, gradient, square = (
+            solver[part : part + K].copy() for part in (at.price, at.gradient, at.square)
+        )
         mean = -gradient - margin
         return price, np.sqrt(np.maximum(0.0, square - mean**2))

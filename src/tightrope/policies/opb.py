@@ -12,8 +12,8 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice
+from tightrope.policies.comparator import Comparator, known_action
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
@@ -21,7 +21,7 @@ from tightrope.validation import Array, finite_number, real_array, whole_number
 
 
 @register("opb")
-class OPB(Policy):
+class OPB(Comparator):
     """A multi-armed bandit whose *mixture* of arms must satisfy one constraint in expectation in every round.
 
     Setting: J arms, one cost seen after acting, one safe arm whose mean cost is known and strictly below 0.
@@ -57,6 +57,7 @@ class OPB(Policy):
     array([1., 0., 0., 0.])
     """
 
+    _shown = ("n_arms", "safe_cost", "horizon")
     _randomised: ClassVar[bool] = True
     _loop: ClassVar[str | None] = "opb"
     _refuses: ClassVar[tuple[tuple[str, ...], str]] = (
@@ -80,16 +81,12 @@ class OPB(Policy):
     ) -> None:
         self._n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
         self.horizon = whole_number("horizon", horizon, low=1)
-        self.safe_arm = whole_number("safe_arm", safe_arm)
-        if self.safe_arm >= self.n_arms:
-            raise InvalidInput(f"safe_arm must be below {self.n_arms}, but got {safe_arm}.")
+        self.safe_arm = known_action("safe_arm", safe_arm, self.n_arms)
         self.cost_range = real_array("cost_range", cost_range, (2,)).copy()
         self.safe_cost = finite_number("safe_cost", safe_cost)
         if not self.cost_range[0] <= self.safe_cost < 0:
-            raise InvalidInput(
-                f"safe_cost must lie in [{self.cost_range[0]:g}, 0), for the safe arm's mean cost is strictly below 0, "
-                f"but got {safe_cost!r}."
-            )
+            must = f"lie in [{self.cost_range[0]:g}, 0), for the safe arm's mean cost is strictly below 0"
+            raise InvalidInput(field="safe_cost", must=must, got=safe_cost)
         self.reward_noise = finite_number("reward_noise", reward_noise, low=0.0, open_low=True)
         self.cost_noise = finite_number("cost_noise", cost_noise, low=0.0, open_low=True)
         self.seed = whole_number("seed", seed)
@@ -108,7 +105,6 @@ class OPB(Policy):
         )
 
     def _choose(self, offer: Offer) -> Choice:
-        """Draw an arm from the mixture. There is nothing to show before acting, and all arms are always on offer."""
         indices = np.empty((2, self.n_arms))
         i, j, weight = kernels.opb_mixture(self.counts, self.sums, self.constants, indices)
         pi = np.zeros(self.n_arms)
@@ -144,13 +140,9 @@ class OPB(Policy):
         return self.cost_range[None] + [[-1e-9, 1e-9]]
 
     def _setting(self) -> Setting:
-        """Arms alone, one cost seen after acting, and a safe arm whose mean cost is as told."""
         return self._asks(
             takes_features=False, takes_contexts=False, takes_sleep=False, told=(self._told_cost,)
         )
-
-    def __repr__(self) -> str:
-        return f"OPB({self.n_arms}, safe_cost={self.safe_cost:g}, horizon={self.horizon})"
 
     def _told_cost(self, problem: Problem, truth: Truth) -> Iterator[str]:
         if problem.n_constraints != 1 or self.safe_arm >= problem.n_actions:

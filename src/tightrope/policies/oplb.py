@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.models import hooks
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, estimates, one_hot
 from tightrope.policies.oracle import mixture_cdf
@@ -83,11 +82,12 @@ class OPLB(OneSafeAction):
         return np.empty(0, dtype=np.int8)
 
     def _choose(self, offer: Offer) -> Choice:
-        """Draw an action from the mixture."""
         safe = offer.row_of("safe_action", self.safe_action)
-        xi = -self.safe_cost
-        quantities = (1 + self._n_constraints) / self.failure
-        C_r, C_w = hooks.radius(self._reward, quantities), hooks.radius(self._cost, quantities)
+        xi, C_r, C_w = (
+            -self.safe_cost,
+            self._confidence_radius(self._reward),
+            self._confidence_radius(self._cost),
+        )
         w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
         r, widths = estimates(self._reward, offer.phi, offer.ids)
         pessimistic, widest = w + C_w * cost_widths, cost_widths.max(axis=1)
@@ -103,8 +103,7 @@ class OPLB(OneSafeAction):
         return Choice(row, r[:, 0], optimistic, pi, basis)
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """The next program starts where this one ended."""
-        self._basis = choice.note
+        self._basis = choice.note  # the next program starts where this one ended
 
     def _state(self) -> Arrays:
         return {**super()._state(), "basis": self._basis}

@@ -11,14 +11,15 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice
-from tightrope.policies.policy import Policy
+from tightrope.policies.comparator import Comparator, known_context
 from tightrope.policies.registry import register
 from tightrope.problem import Problem, Setting, Truth
 from tightrope.validation import Array, real_array, require_range, whole_number
+from tightrope.words import Place
 
 
 @register("oracle")
-class Oracle(Policy):
+class Oracle(Comparator):
     """A fixed mixture of actions for each context, such as the LP's optimum: `Oracle(tr.solve(env, baseline="fluid").policy)`.
 
     It is told the number of the context (`sees_context`), which no learner is.
@@ -40,22 +41,19 @@ class Oracle(Policy):
         bad = np.abs(self.x.sum(axis=1) - 1.0) > 1e-6
         if bad.any():
             c = int(np.argmax(bad))
-            raise InvalidInput(f"x[{c}] must sum to 1, but it sums to {self.x[c].sum():.9g}.")
+            must = f"sum to 1, but it sums to {self.x[c].sum():.9g}"
+            raise InvalidInput(field=Place("x", c), must=must)
         self._n_actions = self.x.shape[1]
         self.seed = whole_number("seed", seed)
         self.cdf = mixture_cdf(self.x)
 
     def _choose(self, offer: Offer) -> Choice:
-        """Draw from the mixture of the context."""
-        c = offer.context
-        if c is None or not 0 <= whole_number("context", c) < len(self.x):
-            raise InvalidInput(f"context must be a whole number below {len(self.x)}, but got {c!r}.")
+        c = known_context(offer.context, len(self.x))
         action = int(kernels.pick(self.cdf[c], self._uniform()))
         pi = np.diff(self.cdf[c], prepend=0.0)[offer.ids]
         return Choice(int(np.argmax(offer.ids == action)), np.zeros(len(pi)), pi, pi)
 
     def _setting(self) -> Setting:
-        """A table of the environment's own size, that plays nothing which is not on offer."""
         return self._asks(n_contexts=len(self.x), told=(self._told_contexts,))
 
     def _told_contexts(self, problem: Problem, truth: Truth) -> Iterator[str]:

@@ -14,9 +14,8 @@ from tightrope.kernels.shadow import COST_DRAWS
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, copy_of_model
+from tightrope.policies.comparator import ExpectedCosts
 from tightrope.policies.constraints import finite_ranges
-from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Policy
 from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import LARGEST, Array, finite_number, whole_number
@@ -50,7 +49,7 @@ class Units(NamedTuple):
     noise: Array
 
 
-class PricedThompson(Policy):
+class PricedThompson(ExpectedCosts):
     """Thompson sampling on rewards less the prices of costs; a subclass says the prices.
 
     Models, their units and the draws are those of `ShadowPrice`: rewards and, where they are seen after acting, costs are drawn
@@ -94,16 +93,9 @@ class PricedThompson(Policy):
         return 0.0
 
     def _dual(self) -> Array:
-        """λ by what stands now, (K,)."""
         return self._prices_at(max(1, self._pending.made), self._units())
 
-    @property
-    def expected_totals(self) -> Array:
-        """Running totals, (K,), with the estimated costs of decisions whose own are not seen yet."""
-        return self._expected.copy()
-
     def _choose(self, offer: Offer) -> Choice:
-        """The best of the drawn values."""
         t, seen = self._pending.made + 1, self._seen(offer)
         units = self._units(seen)
         prices = self._prices_at(t, units)
@@ -116,7 +108,6 @@ class PricedThompson(Policy):
         return Choice(best_row(values), seen.rewards, values, chances, note=seen)
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """Count the cost of the choice, or the estimate of it, and measure the offer."""
         seen: Seen = choice.note
         if self._pending.made == 0:
             # The first offer sets the units of the features.
@@ -128,42 +119,24 @@ class PricedThompson(Policy):
         self._square += seen.square
         if self._sees_costs:
             self._moved += seen.square
-        self._expected += seen.costs[choice.row]
+        super()._chosen(offer, choice)
+
+    def _costs_of(self, choice: Choice) -> Array:
+        costs: Array = choice.note.costs[choice.row]
+        return costs
 
     def _normals(self, n: int, slot: int = 0) -> Array:
         """Standard normals for the next decision, of the slots from this one on."""
         seed, number = np.uint64(self.seed), self._pending.made
         return np.array([kernels.normal(seed, 0, number, slot + i) for i in range(n)])
 
-    def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
-        """φ; ψ followed by the costs that were expected."""
-        phi, psi = super()._kept_features(offer, choice)
-        if self._cost is None:
-            return phi, None
-        return phi, np.concatenate([[] if psi is None else psi, choice.note.costs[choice.row]])
-
-    def _kept_lengths(self) -> tuple[int, int]:
-        n_phi, n_psi = super()._kept_lengths()
-        return n_phi, n_psi if self._cost is None else n_psi + self._n_constraints
-
-    def _learn_costs(self, pending: Pending, costs: Array) -> None:
-        """Put what was seen in the place of what was expected."""
-        assert self._cost is not None
-        assert pending[3] is not None
-        psi, expected = np.split(pending[3], [-self._n_constraints])
-        self._cost.learn(psi if len(psi) else None, costs, pending[1])
+    def _correct(self, costs: Array, error: Array) -> None:
+        super()._correct(costs, error)
         self._moved += costs**2
-        self._expected += costs - expected
 
     def _arrays(self) -> Arrays:
-        return {
-            "expected": self._expected,
-            "size": self._size,
-            "square": self._square,
-            "moved": self._moved,
-            "rho": self._rho,
-            "measured": self._measured,
-        }
+        names = ("expected", "size", "square", "moved", "rho", "measured")
+        return {name: getattr(self, f"_{name}") for name in names}
 
     def _seen(self, offer: Offer) -> Seen:
         models = Beliefs(self._reward, self._cost)
@@ -183,8 +156,7 @@ class PricedThompson(Policy):
 
     def _units(self, seen: Seen | None = None) -> Units:
         """ρ, m and noise, of all offers so far and of one more."""
-        size, square, rho = self._size, self._square, float(self._rho[0])
-        moved = self._moved
+        size, square, moved, rho = self._size, self._square, self._moved, float(self._rho[0])
         if seen is not None:
             size, square = size + seen.size, square + seen.square
             moved = moved + seen.square if self._sees_costs else moved

@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
 from tightrope.offer import Offer
 from tightrope.policies.budget import Budgets
 from tightrope.policies.choices import Choice, best_row
+from tightrope.policies.comparator import ArmComparator, known_action
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting, usage_within
@@ -21,7 +20,7 @@ from tightrope.validation import Array, whole_number
 
 
 @register("primal-dual-bwk")
-class PrimalDualBwK(Policy):
+class PrimalDualBwK(ArmComparator):
     """Arms that use up resources: maximise reward until a budget is spent, and never spend more.
 
     Setting: J arms, rewards in [0, 1], K resources with usage in [0, 1] seen after acting, budget B_k = limit_k · T; an arm
@@ -53,20 +52,20 @@ class PrimalDualBwK(Policy):
     >>> for _ in range(4):
     ...     decision = policy.decide()
     ...     policy.learn(decision, 1.0, [-0.25 if decision.action == 0 else 0.75])
-    >>> policy.spent.tolist(), policy.budget.tolist()
-    ([1.0], [1.0])
+    >>> (policy.totals + 0.25 * 4).tolist()
+    [1.0]
     """
 
-    _reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    _shown = ("n_arms", "limits", "horizon", "noop")
     _refuses: ClassVar[tuple[tuple[str, ...], str]] = (
         ("features", "costs", "actions"),
         "arms without features, costs seen after, all on offer",
     )
-    _n_actions: int
+    _usage: ArmMeans
 
     def __init__(self, n_arms: int, *, limits: Any, horizon: int, noop: int = 0) -> None:
         self._n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
-        self.noop = _known_arm("noop", noop, self.n_arms)
+        self.noop = known_action("noop", noop, self.n_arms)
         self._account = Budgets(limits, horizon)
         self.limits, self.horizon = self._account.limits, self._account.horizon
         self._n_constraints = len(self.limits)
@@ -79,27 +78,10 @@ class PrimalDualBwK(Policy):
         self._usage = ArmMeans(self.n_arms, n_outputs=self._n_constraints)
 
     @property
-    def budget(self) -> Array:
-        """B by resource, (K,)."""
-        return self._account.allowed
-
-    @property
-    def spent(self) -> Array:
-        """Usage so far by resource, (K,), of the outcomes that are known."""
-        return self._account.used.copy()
-
-    def _reward_model(self) -> ArmMeans:
-        return self._rewards.copy()
-
-    def _cost_model(self) -> ArmMeans:
-        return self._usage.copy()
-
-    @property
     def _cost_bounds(self) -> Array:
         return self._account.cost_bounds
 
     def _choose(self, offer: Offer) -> Choice:
-        """The arm with the highest bang per buck, or the no-op. There is nothing to show before acting."""
         number, usage, rewards = self._pending.made, self._lower_usage(), self._upper_rewards()
         y = np.exp(self._log_v - self._log_v.max())
         y /= y.sum()
@@ -115,30 +97,22 @@ class PrimalDualBwK(Policy):
         return Choice(row, rewards, values, note=moves)
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """Move the weights of the resources, and reserve what it may use."""
         if choice.note is not None:
             self._log_v += choice.note[choice.row] * self._log_step
         # The no-op is also what is played when no more is to be had.
         if choice.row != self.noop:
             self._account.reserve()
 
-    def _learn_reward(self, pending: Pending, reward: float) -> None:
-        self._rewards.learn(None, reward, pending[1])
-
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
-        """Take in the usage of an arm."""
         usage = self._account.usage(costs)
         if pending[1] != self.noop:
             self._account.settle(usage)
         self._usage.learn(None, self._account.scaled(usage), pending[1])
 
     def _arrays(self) -> Arrays:
-        means = (("rewards", self._rewards), ("usage", self._usage))
-        seen = {f"{part}/{name}": array for part, model in means for name, array in model.arrays().items()}
-        return {"log_v": self._log_v, **self._account.arrays(), **seen}
+        return {"log_v": self._log_v, **self._account.arrays(), **super()._arrays()}
 
     def _setting(self) -> Setting:
-        """Arms alone, costs seen after acting that are usage less a limit, and an arm that uses nothing."""
         return self._asks(
             takes_contexts=False,
             takes_sleep=False,
@@ -146,10 +120,6 @@ class PrimalDualBwK(Policy):
             counts_on=(("the no-op", self.noop),),
             told=(usage_within(self.limits, self.noop),),
         )
-
-    def __repr__(self) -> str:
-        limits = ", ".join(f"{limit:g}" for limit in self.limits)
-        return f"PrimalDualBwK({self.n_arms}, limits=[{limits}], horizon={self.horizon}, noop={self.noop})"
 
     def _upper_rewards(self) -> Array:
         n = self._rewards.counts
@@ -167,10 +137,3 @@ class PrimalDualBwK(Policy):
     def _radius(self, mean: Array, n: Array) -> Array:
         pulls = np.maximum(n, 1.0)
         return np.sqrt(self._C * mean / pulls) + self._C / pulls
-
-
-def _known_arm(name: str, arm: Any, n_arms: int) -> int:
-    a = whole_number(name, arm)
-    if a >= n_arms:
-        raise InvalidInput(f"{name} must be below {n_arms}, but got {a}.")
-    return a

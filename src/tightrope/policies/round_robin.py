@@ -10,14 +10,14 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice
-from tightrope.policies.policy import Policy
+from tightrope.policies.comparator import Comparator
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import real_array, require_range, whole_number
 
 
 @register("round-robin")
-class RoundRobin(Policy):
+class RoundRobin(Comparator):
     """The action on offer that is furthest behind its share: balance without learning.
 
     Parameters
@@ -35,6 +35,7 @@ class RoundRobin(Policy):
 
     _loop: ClassVar[str | None] = "round-robin"
     _learns: ClassVar[bool] = False
+    _shown = ("n_actions",)
     _n_actions: int
 
     def __init__(self, n_actions: int, *, shares: Any = None) -> None:
@@ -43,22 +44,17 @@ class RoundRobin(Policy):
         self.shares = real_array("shares", given, (self._n_actions,)).copy()
         require_range("shares", self.shares, 0.0, 1.0)
         if abs(self.shares.sum() - 1.0) > 1e-6:
-            raise InvalidInput(f"shares must sum to 1, but they sum to {self.shares.sum():.9g}.")
+            raise InvalidInput(field="shares", must=f"sum to 1, but they sum to {self.shares.sum():.9g}")
         self.counts = np.zeros(self._n_actions)
 
     def _choose(self, offer: Offer) -> Choice:
-        """The next in turn; features and costs are not looked at."""
         behind = self.shares * (1.0 + self.counts.sum()) - self.counts
         action = kernels.round_robin_choice(offer.ids, self.shares, self.counts)
         row = int(np.argmax(offer.ids == action))
         return Choice(row, np.zeros(len(offer.ids)), behind[offer.ids])
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """Count it."""
         self.counts[offer.ids[choice.row]] += 1.0
 
     def _arrays(self) -> Arrays:
         return {"counts": self.counts}
-
-    def __repr__(self) -> str:
-        return f"RoundRobin({self._n_actions})"

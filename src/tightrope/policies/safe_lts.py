@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tightrope.models import Model, hooks
+from tightrope.models import Model
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, estimates
 from tightrope.policies.lints import sampled_values
@@ -59,35 +59,22 @@ class SafeLTS(OneSafeAction):
         seed: int = 0,
     ) -> None:
         OneSafeAction.__init__(
-            self,
-            reward,
-            cost=cost,
-            safe_action=safe_action,
-            safe_cost=safe_cost,
-            n_constraints=n_constraints,
-            failure=failure,
+            self, reward, cost=cost, safe_action=safe_action, safe_cost=safe_cost, n_constraints=n_constraints, failure=failure,
             seed=seed,
-        )
+        )  # fmt: skip
         self.safe_actions = known_safe(safe_actions)
 
     def _choose(self, offer: Offer) -> Choice:
-        """The best by a sampled θ̃ among the actions shown to be safe."""
         offer.row_of("safe_action", self.safe_action)
-        quantities = (1 + self._n_constraints) / self.failure
-        w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
-        pessimistic = w + hooks.radius(self._cost, quantities) * cost_widths
-        shown = (pessimistic <= 0.0).all(axis=1) | np.isin(offer.ids, (self.safe_action, *self.safe_actions))
-        scale = (1.0 + 2.0 * REWARD_BOUND / -self.safe_cost) * hooks.radius(self._reward, quantities)
-        values = np.where(
-            shown, sampled_values(self._reward, offer, scale, self.seed, self._pending.made), -np.inf
-        )
-        row = best_row(values)
+        shown = self._rows_shown_safe(offer, self.safe_action, *self.safe_actions)
+        scale = (1.0 + 2.0 * REWARD_BOUND / -self.safe_cost) * self._confidence_radius(self._reward)
+        sampled = sampled_values(self._reward, offer, scale, self.seed, self._pending.made)
+        values = np.where(shown, sampled, -np.inf)
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
         alone = None if shown.sum() == 1 else np.where(shown, math.nan, 0.0)
-        return Choice(row, means, values, alone)
+        return Choice(best_row(values), means, values, alone)
 
     def _setting(self) -> Setting:
-        """An action that is always on offer and safe by the margin told; known safe ones tell about the costs of all others."""
         return self._asks(
             shared_costs=True,
             spanned_by=(self.safe_action, *self.safe_actions),

@@ -10,18 +10,17 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.models import Model, hooks
+from tightrope.models import Model
 from tightrope.offer import Offer
-from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates, failure_probability
-from tightrope.policies.policy import Policy
+from tightrope.policies.choices import Choice, best_row, estimates
 from tightrope.policies.registry import register
-from tightrope.policies.safe_action import known_safe
+from tightrope.policies.safe_action import SafePolicy, known_safe
 from tightrope.problem import Setting, mean_costs_at_most
 from tightrope.validation import whole_number
 
 
 @register("safe-lucb")
-class SafeLUCB(Policy):
+class SafeLUCB(SafePolicy):
     """Linear rewards and costs; *every action* played has mean cost ≤ 0.
 
     Setting: mean reward and K mean costs linear in features, costs seen after acting, ‖θ*‖ and ‖μ*_k‖ within the models' `m`, noise
@@ -65,8 +64,7 @@ class SafeLUCB(Policy):
     """
 
     _randomised: ClassVar[bool] = True
-    _reward: Model
-    _cost: Model
+    _shown = ("reward", "cost", "safe_actions", "exploration", "n_constraints", "failure")
 
     def __init__(
         self,
@@ -80,40 +78,30 @@ class SafeLUCB(Policy):
         failure: float = 0.01,
         seed: int = 0,
     ) -> None:
-        self._n_constraints = whole_number("n_constraints", n_constraints, low=1)
+        SafePolicy.__init__(self, reward, cost, n_constraints, failure, seed)
         self.safe_actions = known_safe(safe_actions)
         if not self.safe_actions:
-            raise InvalidInput("safe_actions must name at least one action, but it is empty.")
+            raise InvalidInput(field="safe_actions", must="name at least one action, but it is empty")
         self.exploration = _exploration(horizon, exploration)
         self.horizon = None
-        self.failure = failure_probability(failure)
-        self.seed = whole_number("seed", seed)
-        self._reward = copy_of_model("reward", reward)
-        self._cost = copy_of_model("cost", cost, self._n_constraints)
 
     def _choose(self, offer: Offer) -> Choice:
-        """Explore the known safe actions, later play the optimistic one among those shown to be safe."""
         known = np.isin(offer.ids, self.safe_actions)
         if not known.any():
             raise InvalidInput(
                 f"one of the safe actions {list(self.safe_actions)} must be on offer in every round, "
                 f"but only {offer.ids.tolist()} are."
             )
-        quantities = (1 + self._n_constraints) / self.failure
         r, widths = estimates(self._reward, offer.phi, offer.ids)
-        optimistic = r[:, 0] + hooks.radius(self._reward, quantities) * widths[:, 0]
+        optimistic = r[:, 0] + self._confidence_radius(self._reward) * widths[:, 0]
         if self._pending.made < self.exploration:
             rows = np.flatnonzero(known)
             row = int(rows[0] if len(rows) == 1 else kernels.uniform_choice(rows, self._uniform()))
             return Choice(row, r[:, 0], np.where(known, optimistic, -np.inf), known / len(rows))
-        w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
-        shown = known | (w + hooks.radius(self._cost, quantities) * cost_widths <= 0.0).all(axis=1)
-        values = np.where(shown, optimistic, -np.inf)
-        row = best_row(values)
-        return Choice(row, r[:, 0], values)
+        values = np.where(self._rows_shown_safe(offer, *self.safe_actions), optimistic, -np.inf)
+        return Choice(best_row(values), r[:, 0], values)
 
     def _setting(self) -> Setting:
-        """Costs seen after acting, and known safe actions, one always on offer, that tell about the costs of all others."""
         return self._asks(
             shared_costs=True,
             spanned_by=self.safe_actions,
@@ -121,19 +109,10 @@ class SafeLUCB(Policy):
             told=tuple(mean_costs_at_most(action, 0.0) for action in self.safe_actions),
         )
 
-    def __repr__(self) -> str:
-        return (
-            f"SafeLUCB({self._reward!r}, cost={self._cost!r}, safe_actions={list(self.safe_actions)}, "
-            f"exploration={self.exploration}, n_constraints={self._n_constraints}, failure={self.failure:g})"
-        )
-
 
 def _exploration(horizon: Any, exploration: Any) -> int:
     if exploration is not None:
         return whole_number("exploration", exploration)
     if horizon is None:
-        raise InvalidInput(
-            "Give a horizon, from which the length of the exploration follows, or the exploration itself."
-        )
-    T = whole_number("horizon", horizon, low=1)
-    return math.ceil(math.pow(T, 2.0 / 3.0) - 1e-9)
+        raise InvalidInput("Give a horizon, which sets the length of the exploration, or exploration itself.")
+    return math.ceil(math.pow(whole_number("horizon", horizon, low=1), 2.0 / 3.0) - 1e-9)

@@ -12,8 +12,8 @@ from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row
+from tightrope.policies.comparator import ArmComparator, known_action, known_context
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
@@ -21,7 +21,7 @@ from tightrope.validation import Array, finite_number, real_array, require_range
 
 
 @register("ucb-alp")
-class UCBALP(Policy):
+class UCBALP(ArmComparator):
     """A budget of B actions over T rounds: spend it on the contexts that are worth most.
 
     Setting: finitely many contexts, drawn independently with known probabilities q_c, whose number is told (`sees_context`);
@@ -54,21 +54,18 @@ class UCBALP(Policy):
     Examples
     --------
     >>> policy = UCBALP(2, weights=[0.5, 0.5], limit=0.5, horizon=4)
-    >>> policy.probabilities().tolist()
-    [1.0, 0.0]
-    >>> decision = policy.decide(context=0)
-    >>> decision.action, policy.left
-    (1, 1)
+    >>> [policy.propose(context=c).probabilities.tolist() for c in range(2)]
+    [[0.0, 1.0], [1.0, 0.0]]
+    >>> policy.decide(context=0).action
+    1
     """
 
     _randomised: ClassVar[bool] = True
-    _reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     _refuses: ClassVar[tuple[tuple[str, ...], str]] = (
         ("features", "costs", "actions"),
         "numbered contexts, unit costs, all actions on offer",
     )
     _sees_context = True
-    _n_actions: int
 
     def __init__(
         self, n_actions: int, *, weights: Any, limit: float, horizon: int, noop: int = 0, seed: int = 0
@@ -77,42 +74,31 @@ class UCBALP(Policy):
         self.weights = real_array("weights", weights, (None,)).copy()
         require_range("weights", self.weights, 0.0, 1.0)
         if abs(self.weights.sum() - 1.0) > 1e-6:
-            raise InvalidInput(f"weights must sum to 1, but they sum to {self.weights.sum():.9g}.")
+            raise InvalidInput(field="weights", must=f"sum to 1, but they sum to {self.weights.sum():.9g}")
         self.limit = finite_number("limit", limit, low=0.0, high=1.0, open_low=True)
         self.horizon = whole_number("horizon", horizon, low=1)
-        self.noop = whole_number("noop", noop)
-        if self.noop >= self._n_actions:
-            raise InvalidInput(f"noop must be below {self._n_actions}, but got {self.noop}.")
+        self.noop = known_action("noop", noop, self._n_actions)
         self.seed = whole_number("seed", seed)
         self._spent = np.zeros(1, dtype=np.int64)
         self._rewards = ArmMeans(len(self.weights) * self._n_actions, bonus=math.sqrt(0.5))
 
     @property
-    def left(self) -> int:
+    def _left(self) -> int:
         """What is left of the budget."""
         return math.floor(self.limit * self.horizon + 1e-9) - int(self._spent[0])
 
-    def _reward_model(self) -> ArmMeans:
-        return self._rewards.copy()
-
-    def probabilities(self) -> Array:
-        """p (C,): with what probability the next decision spends in each context."""
-        return self._probabilities(self._upper_rewards().max(axis=1))
-
     def _choose(self, offer: Offer) -> Choice:
-        """Spend on this context by the threshold rule, or play the no-op."""
-        C, c = len(self.weights), offer.context
-        if c is None or whole_number("context", c) >= C:
-            raise InvalidInput(f"context must be a whole number below {C}, but got {c!r}.")
-        best, p = self._rule(c)
+        c = known_context(offer.context, len(self.weights))
+        upper = self._upper_rewards()
+        best, p = self.noop, 0.0
+        if self._pending.made < self.horizon and self._left > 0:
+            best, p = best_row(upper[c]), float(self._probabilities(upper.max(axis=1))[c])
         pi = np.zeros(self._n_actions)
         pi[best] = p
         pi[self.noop] += 1.0 - p
-        upper = self._upper_rewards()[c]
-        return Choice(best if p > 0.0 and self._uniform() < p else self.noop, upper, upper, pi)
+        return Choice(best if p > 0.0 and self._uniform() < p else self.noop, upper[c], upper[c], pi)
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """Pay for it."""
         self._spent[0] += choice.row != self.noop
 
     def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
@@ -127,13 +113,9 @@ class UCBALP(Policy):
         self._rewards.learn(None, reward, int(pending[2][0]) * self._n_actions + pending[1])
 
     def _arrays(self) -> Arrays:
-        return {
-            "spent": self._spent,
-            **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()},
-        }
+        return {"spent": self._spent, **super()._arrays()}
 
     def _setting(self) -> Setting:
-        """Contexts that come as often as told, one budget with unit usage, and an action that uses and earns nothing."""
         return self._asks(
             n_contexts=len(self.weights),
             takes_sleep=False,
@@ -160,13 +142,6 @@ class UCBALP(Policy):
             f"horizon={self.horizon}, noop={self.noop})"
         )
 
-    def _rule(self, c: int) -> tuple[int, float]:
-        """The action to spend on in context c, and with what probability."""
-        if self._pending.made >= self.horizon or self.left <= 0:
-            return self.noop, 0.0
-        upper = self._upper_rewards()
-        return best_row(upper[c]), float(self._probabilities(upper.max(axis=1))[c])
-
     def _upper_rewards(self) -> Array:
         """û (C, J): −∞ for the no-op, which is not chosen but fallen back on, and ∞ for what was never tried."""
         counts = self._rewards.counts
@@ -176,10 +151,8 @@ class UCBALP(Policy):
         return upper
 
     def _probabilities(self, best: Array) -> Array:
-        to_go = self.horizon - self._pending.made
-        if to_go <= 0:
-            return np.zeros(len(best))
-        rate = self.left / to_go
+        """p (C,): with what probability a round before the last spends in each context, by û* (C,)."""
+        rate = self._left / (self.horizon - self._pending.made)
         order = np.argsort(-best, kind="stable")
         before = np.concatenate([[0.0], np.cumsum(self.weights[order])[:-1]])
         p = np.zeros(len(best))

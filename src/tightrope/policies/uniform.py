@@ -9,13 +9,13 @@ import numpy as np
 from tightrope import kernels
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice
-from tightrope.policies.policy import Policy
+from tightrope.policies.comparator import Comparator
 from tightrope.policies.registry import register
 from tightrope.validation import whole_number
 
 
 @register("uniform")
-class Uniform(Policy):
+class Uniform(Comparator):
     """One of the actions on offer, each as likely as the other.
 
     >>> policy = Uniform(3, seed=1)
@@ -27,6 +27,7 @@ class Uniform(Policy):
     _randomised: ClassVar[bool] = True
     _loop: ClassVar[str | None] = "uniform"
     _learns: ClassVar[bool] = False
+    _shown = ("n_actions",)
     _n_actions: int
 
     def __init__(self, n_actions: int, *, seed: int = 0) -> None:
@@ -34,10 +35,6 @@ class Uniform(Policy):
         self.seed = whole_number("seed", seed)
 
     def _choose(self, offer: Offer) -> Choice:
-        """Draw an action; features and costs are not looked at."""
         J = len(offer.ids)
         row = int(kernels.uniform_choice(np.arange(J), self._uniform()))
         return Choice(row, np.zeros(J), np.zeros(J), np.full(J, 1.0 / J))
-
-    def __repr__(self) -> str:
-        return f"Uniform({self._n_actions})"
