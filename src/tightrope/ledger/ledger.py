@@ -114,11 +114,8 @@ class Ledger:
         counted = self._counted.get(key)
         if counted is None:
             force = self._in_force(group)
-            counted = [
-                one.counts
-                for one in self.limits
-                if one.counts is not None and force[one.k] and one.column.rule.seen == seen
-            ]
+            now = (one for one in self.limits if force[one.k] and one.column.rule.seen == seen)
+            counted = [one.counts for one in now if one.counts is not None]
             if len(self._counted) >= _KEPT:
                 self._counted.clear()
             self._counted[key] = counted
@@ -163,9 +160,8 @@ class Ledger:
         withheld = msgspec.convert(saved["withheld"], list[Withheld | None])
         for cap, (name, used, reserved), run in zip(self.caps, saved["caps"], withheld, strict=True):
             if cap.name != name:
-                raise InvalidInput(
-                    f"the snapshot counts a hard cap {name!r} where the spec has {cap.name!r}."
-                )
+                other = f"counts a hard cap {name!r} where the spec has {cap.name!r}"
+                raise InvalidInput(field="the snapshot", problem=other)
             cap.used, cap.reserved, cap.withheld = Decimal(used), Decimal(reserved), run
         self.spent = msgspec.convert(saved["spent"], list[Spent])
         self.restore_counts(saved)
