@@ -38,9 +38,6 @@ def slip_of(name: str, known: Iterable[str]) -> str | None:
     """The known name that was surely meant, where others may be names of their own: as `did_you_mean`, but warier.
 
     The same but for capitals and marks, or for a letter or two of many; not with other digits, nor with another last letter alone.
-
-    >>> slip_of("a", ["A"]), slip_of("nrth", ["north"]), slip_of("male", ["female"]), slip_of("ward-b", ["ward-a"])
-    ('A', 'north', None, None)
     """
     import difflib
 

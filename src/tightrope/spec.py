@@ -226,9 +226,6 @@ def make_spec(
 
     Messages call it `source`, relative paths in it start in `folder`, `name` is used when it has none, and with `trust` classes of
     your own that it names may run.
-
-    >>> make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 100}}).simulation.rounds
-    100
     """
     if trust:
         grant(data, folder)

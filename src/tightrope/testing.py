@@ -451,12 +451,7 @@ def check_policy(
 
 
 def small_environment(policy: object) -> Tabular:
-    """A small random instance of the size that a policy says of itself.
-
-    >>> import tightrope as tr
-    >>> small_environment(tr.ShadowPrice(constraints=1, reward=tr.DisjointRidge(2, 5), cost=tr.ArmMeans(2)))
-    Tabular('synthetic', contexts=5, actions=2, features=5, constraints=1, costs fixed, seen after)
-    """
+    """A small random instance of the size that a policy says of itself."""
     traits = traits_of(policy)
     asked = traits.setting() or Setting(n_actions=traits.n_actions)
     models: dict[str, Any] = {"features": asked.reward, "cost_features": asked.cost}

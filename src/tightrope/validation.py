@@ -114,7 +114,6 @@ def finite_number(
 
 
 def require_choice(name: Name, value: Any, choices: Collection[str]) -> None:
-    """Refuse what is none of these texts."""
     if not isinstance(value, str) or value not in choices:
         raise InvalidInput(field=name, must=f"be one of {', '.join(map(repr, choices))}", got=value)
 
@@ -139,7 +138,6 @@ def whole_number(name: Name, value: Any, *, low: int = 0, high: int | None = Non
 
 
 def first(bad: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Index of the first True."""
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
 
 

@@ -43,3 +43,9 @@ def test_what_is_counted():
 
 def test_words_of_a_name():
     assert words_of("nurseHours_used") == {"nurse", "hours", "used"}
+
+
+def test_all_columns_are_looked_at():
+    found = look(Frame({"age": [41.0, 35.5, None], "sex": ["f", "m", "f"], "urgent": [0, 1, 1]}))
+    kinds = [("age", "number", 1), ("sex", "category", 0), ("urgent", "boolean", 0)]
+    assert [(one.name, one.kind, one.missing) for one in found.values()] == kinds

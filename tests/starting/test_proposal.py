@@ -9,7 +9,7 @@ import pytest
 
 from tightrope.errors import InvalidInput
 from tightrope.frames import Frame
-from tightrope.starting.proposal import propose, rule_name
+from tightrope.starting.proposal import propose, read_rule, rule_name
 from tightrope.tables import read_table
 
 
@@ -186,3 +186,8 @@ def test_a_file_with_semicolons_and_decimal_commas(tmp_path):
 
 def test_a_rule_in_a_few_words():
     assert rule_name({"kind": "share", "action": "letter", "at_least": 0.1}) == "letter >= 0.1"
+
+
+def test_rules_are_read():
+    assert read_rule("letter <= 30%") == ("letter", "at_most", 0.3)
+    assert read_rule("minutes >= 4.5") == ("minutes", "at_least", 4.5)

@@ -59,3 +59,9 @@ def test_usage_must_be_told_of_every_action():
 
 def test_usage_is_read_by_name_and_action():
     assert read_usage("minutes:email=1,letter=9") == ("minutes", {"email": 1.0, "letter": 9.0})
+
+
+def test_guesses_stand_for_chances_that_nobody_told():
+    data, _ = Answers(actions=["email", "letter"], context=["age: 0..120"]).data(**SIZE)
+    assert data["context"] == {"age": {"type": "number", "min": 0.0, "max": 120.0, "outside": "clip"}}
+    assert data["environment"]["rewards"] == [[0.6, 0.4]]

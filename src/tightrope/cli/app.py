@@ -105,7 +105,6 @@ class Output:
     "Folder for everything that the command produces; made if it is not there."
 
     def folder(self) -> Path | None:
-        """The folder, made, or None."""
         if self.out is not None:
             self.out.mkdir(parents=True, exist_ok=True)
         return self.out
@@ -186,7 +185,6 @@ _KINDS: Final[Mapping[Any, str]] = {
 
 
 def _misread(error: CycloptsError) -> str:
-    """What the parser of options complains of, in one line."""
     if isinstance(error, CoercionError) and error.target_type in _KINDS and error.token and error.argument:
         name = error.token.keyword or error.argument.name.lstrip("-").upper()
         return f'{name} must be {_KINDS[error.target_type]}, but got "{error.token.value}".'

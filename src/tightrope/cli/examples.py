@@ -52,7 +52,6 @@ def shipped() -> dict[str, Path]:
 
 
 def _first_words(path: Path) -> str:
-    """The first line of its comment or docstring."""
     if path.suffix not in (".toml", ".py"):
         return ""
     first = path.read_text(encoding="utf-8").partition("\n")[0]

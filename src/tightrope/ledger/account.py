@@ -55,7 +55,6 @@ class LimitAccount:
 
     @property
     def allowed(self) -> float:
-        """What it has allowed, or required, so far."""
         if self.counts is None:
             return math.nan
         return self.counts.allowed + self.counts.decisions * self.column.limit
@@ -79,14 +78,7 @@ class LimitAccount:
 
 
 class ExactAccount:
-    """An amount in exact decimals. What is reserved counts as taken until it is settled, kept or released.
-
-    >>> account = ExactAccount(Decimal(1))
-    >>> for _ in range(10):
-    ...     account.book(amount(0.1))
-    >>> account.left, account.fits(amount(0.1))
-    (Decimal('0.0'), False)
-    """
+    """An amount in exact decimals. What is reserved counts as taken until it is settled, kept or released."""
 
     def __init__(self, allowed: Decimal) -> None:
         self.allowed, self.used, self.reserved = allowed, ZERO, ZERO

@@ -43,17 +43,6 @@ class Ledger:
         Its rules and which of them are hard.
     policy : Summed, optional
         Who adds up the costs: without one the ledger does (`book`).
-
-    Examples
-    --------
-    >>> from tightrope.spec import make_spec
-    >>> rule = {"kind": "capacity", "action": "a", "at_most": 0.5, "hard": True, "total": 1}
-    >>> ledger = Ledger(make_spec({"actions": ["a", "b"], "rule": [rule]}))
-    >>> room = ledger.room(None, {}, None)
-    >>> room.rows, ledger.take(room.needs[0]), ledger.room(None, {}, None).rows
-    ([0, 1], (), [1])
-    >>> ledger.caps[0].left
-    Decimal('0.0')
     """
 
     def __init__(self, spec: Spec, policy: Summed | None = None) -> None:

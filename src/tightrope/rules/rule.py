@@ -264,11 +264,7 @@ def rule_from_data(table: object, where: str) -> Rule:
 
 
 def rule_fields(kind: str) -> dict[str, bool]:
-    """The fields of a kind of rule, and whether each must be given.
-
-    >>> rule_fields("capacity")
-    {'action': True, 'at_most': True, 'among': False, 'seen': False, 'name': False}
-    """
+    """The fields of a kind of rule, and whether each must be given."""
     return {one.name: one.default is MISSING for one in fields(RULE_KINDS.find(kind))}
 
 
@@ -276,14 +272,12 @@ def rule_fields(kind: str) -> dict[str, bool]:
 
 
 def members(names: Any) -> tuple[Any, ...]:
-    """A name, several or None, as a tuple."""
     if names is None:
         return ()
     return names if isinstance(names, tuple) else (names,)
 
 
 def either(names: Action | Sequence[Action]) -> str:
-    """Names in words: "a, b or c"."""
     *most, last = map(str, members(names))
     return f"{', '.join(most)} or {last}" if most else last
 
@@ -301,7 +295,6 @@ def _plural(word: str) -> bool:
 
 
 def plain(number: float) -> str:
-    """A number as a person writes it."""
     return f"{number:.12g}"
 
 

@@ -59,12 +59,7 @@ def words_of(name: str) -> frozenset[str]:
 
 
 def look(frame: Frame) -> dict[str, Column]:
-    """All columns of a table.
-
-    >>> seen = look(Frame({"age": [41.0, 35.5, None], "sex": ["f", "m", "f"], "urgent": [0, 1, 1]}))
-    >>> [(one.name, one.kind, one.missing) for one in seen.values()]
-    [('age', 'number', 1), ('sex', 'category', 0), ('urgent', 'boolean', 0)]
-    """
+    """All columns of a table."""
     return {name: _column(name, frame) for name in frame.names}
 
 

@@ -37,7 +37,6 @@ class Proposal:
     parts: tuple[Part, ...]
 
     def why(self, role: str, what: str) -> str:
-        """The reason for a part."""
         return next(part.why for part in self.parts if (part.role, part.what) == (role, what))
 
     @property
@@ -307,7 +306,6 @@ class Used(NamedTuple):
 
 
 def _used(log: Log, usage: str) -> Used:
-    """By what was done, or by every action."""
     stated = log.columns.usage[usage]
     done = isinstance(stated, str)
     used = log.used(usage, None if done else list(stated))
@@ -349,11 +347,7 @@ def _limited(name: str, side: str, limit: float, used: Used) -> dict[str, Any]:
 
 
 def read_rule(text: str) -> tuple[str, str, float]:
-    """What is limited, on which side, and at what.
-
-    >>> read_rule("letter <= 30%"), read_rule("minutes >= 4.5")
-    (('letter', 'at_most', 0.3), ('minutes', 'at_least', 4.5))
-    """
+    """What is limited, on which side, and at what."""
     form = "be NAME <= NUMBER or NAME >= NUMBER, such as 'letter <= 0.3'"
     if (match := _RULE.fullmatch(text)) is None:
         raise InvalidInput(field="a rule", must=form, got=text)

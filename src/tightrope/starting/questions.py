@@ -33,12 +33,7 @@ class Answers:
     chances: dict[str, float] = field(default_factory=dict)
 
     def data(self, *, rounds: int, replications: int) -> tuple[dict[str, Any], dict[str, str]]:
-        """The spec as plain data, and the reasons for its rules.
-
-        >>> data, _ = Answers(actions=["email", "letter"], context=["age: 0..120"]).data(rounds=100, replications=2)
-        >>> data["context"], data["environment"]["rewards"]
-        ({'age': {'type': 'number', 'min': 0.0, 'max': 120.0, 'outside': 'clip'}}, [[0.6, 0.4]])
-        """
+        """The spec as plain data, and the reasons for its rules."""
         names = [one.strip() for one in self.actions]
         if len(names) < 2 or len({*names}) < len(names) or not all(names):
             got = Shown(", ".join(map(repr, names)))
@@ -68,7 +63,6 @@ class Answers:
 
     @classmethod
     def asked(cls, ask: Ask, given: Answers) -> Answers:
-        """Put the questions; what is `given` is proposed."""
         name = ask("What is it about, in one word?", given.name)
         actions = _split(ask("What can be done? Names, with commas between", ", ".join(given.actions)))
         asked = "What is known before a decision? Such as   age: 0..120   or   sex: f, m"

@@ -54,7 +54,6 @@ class Start:
         return self.folder / PAGE
 
     def words(self) -> list[str]:
-        """What was found, in sentences."""
         said = templates.render("tightrope.starting/findings.txt", **self._found())
         return [" ".join(one.split()) for one in said.split("\n\n") if one.strip()]
 
@@ -94,7 +93,6 @@ class Start:
         return page
 
     def _found(self) -> dict[str, Any]:
-        """What the templates tell."""
         columns = () if self.spec.rules is None else self.spec.rules.columns
         # A tenth of each limit, since units differ.
         tenths = [0.1 * abs(column.limit) * price for price, column in zip(self.best.prices, columns)]
