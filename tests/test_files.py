@@ -61,3 +61,18 @@ def test_csv_has_the_columns_of_all_rows(tmp_path):
     assert (tmp_path / "a.csv").read_bytes() == b'a,b\r\n1,\r\n,"x,y"\r\n'
     files.write_csv(tmp_path / "a.csv", [], ["a"])
     assert (tmp_path / "a.csv").read_bytes() == b"a\n"
+
+
+def test_a_new_file_takes_its_place_when_the_block_ends(tmp_path):
+    with files.replacing(tmp_path / "answer.txt") as draft:
+        draft.write_text("42")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("answer.txt", "42")]
+
+
+def test_names_of_files():
+    assert files.file_name("icu/night") == "icu%2f.night"
+
+
+def test_gaps_of_rows_stay_empty(tmp_path):
+    files.write_csv(tmp_path / "rows.csv", [{"a": 1}, {"a": 2, "b": "x"}])
+    assert (tmp_path / "rows.csv").read_text() == "a,b\n1,\n2,x\n"

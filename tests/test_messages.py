@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from tightrope.messages import fault
+from tightrope.messages import did_you_mean, fault, slip_of
 
 Short = Annotated[str, msgspec.Meta(min_length=1, max_length=3)]
 
@@ -78,3 +78,12 @@ def test_a_key_that_looks_like_a_step_is_named_like_any_other(key: str) -> None:
         found = fault(error, value, dict[str, float | dict[str, float]])
     assert found.path == f".{key}.{key}"
     assert found.words.endswith("but got 'x'")
+
+
+def test_the_nearest_name_is_suggested() -> None:
+    assert did_you_mean("slatr", ["slater", "horizon"]) == " (did you mean 'slater'?)"
+
+
+def test_slips_are_told_from_other_names() -> None:
+    given = {"a": "A", "nrth": "north", "male": "female", "ward-b": "ward-a"}
+    assert [slip_of(name, [known]) for name, known in given.items()] == ["A", "north", None, None]

@@ -26,8 +26,11 @@ from tightrope.spec import (
     PowerSpec,
     SimulationSpec,
     SpecError,
+    convert_table,
     make_spec,
+    named_kinds,
     read_spec,
+    unknown_field,
 )
 
 FULL = """
@@ -617,3 +620,18 @@ def test_the_documentation_names_every_field():
         fields |= {one.name for one in dataclasses.fields(kind)}
     missing = {field for field in fields if f"`{field}`" not in text and f"{field} = " not in text}
     assert not missing
+
+
+def test_tables_are_converted_and_unknown_fields_named():
+    with pytest.raises(SpecError, match=r"^simulation\.rounds: must be a whole number, but got 0\.5$"):
+        convert_table({"rounds": 0.5}, SimulationSpec, "simulation")
+    words = "policy.slatr: unknown field (did you mean 'slater'?); allowed: slater, horizon"
+    assert str(unknown_field("policy", "slatr", ["slater", "horizon"])) == words
+
+
+def test_policies_and_models_have_their_defaults():
+    assert PolicySpec().name == "shadow-price"
+    assert PolicySpec(kind="pessimistic-optimistic", slater=0.1).name == "pessimistic-optimistic"
+    assert ModelSpec(model="ridge", bonus=0.1).settings() == {"bonus": 0.1}
+    named = [{"kind": "shadow-price", "explore": 0.5}, {"kind": "uniform"}]
+    assert named_kinds([{"explore": 0.5}, {"kind": "uniform"}]) == named

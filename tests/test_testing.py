@@ -303,3 +303,9 @@ def test_a_policy_is_checked_where_its_models_and_costs_fit():
         assert check_policy(make, strict=True) == []
     [fault] = check_policy(lambda: tr.policies.OPB(4, safe_cost=-0.1, horizon=100))
     assert "give an environment of its setting, as `environment()` or to check_policy as `env`" in fault
+
+
+def test_a_small_environment_has_the_size_of_the_policy():
+    policy = tr.ShadowPrice(constraints=1, reward=tr.DisjointRidge(2, 5), cost=tr.ArmMeans(2))
+    size = "contexts=5, actions=2, features=5, constraints=1"
+    assert repr(small_environment(policy)) == f"Tabular('synthetic', {size}, costs fixed, seen after)"

@@ -45,3 +45,10 @@ def test_examples_survive_being_written(path):
 def test_toml_refuses_what_it_can_not_hold():
     with pytest.raises(InvalidInput, match="NoneType"):
         dumps({"a": None})
+
+
+def test_plain_values_come_first_and_tables_within_tables_stay_on_one_line():
+    policy = {"slater": 0.1, "reward": {"bonus": 0.5}}
+    text = dumps({"rule": [{"kind": "share"}], "policy": policy, "name": "beds"})
+    rule, table = '[[rule]]\nkind = "share"\n', "[policy]\nslater = 0.1\nreward = { bonus = 0.5 }\n"
+    assert text == f'name = "beds"\n\n{rule}\n{table}'

@@ -161,3 +161,8 @@ def test_concerns_are_told_in_commands(tmp_path, capsys):
     main(["simulate", str(spec)])
     told = capsys.readouterr()
     assert not SPEAKS_PYTHON.search(told.out + told.err)
+
+
+def test_an_error_about_a_part_of_something_larger():
+    inner = tr.InvalidInput(field="at_most", must="be a number", got="x")
+    assert str(inner.inside("rules[0]")) == "rules[0]: at_most must be a number, but got 'x'."

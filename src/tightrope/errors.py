@@ -80,11 +80,7 @@ class InvalidInput(TightropeError, ValueError):
         return f"must {language.say(self.must)}{got}."
 
     def inside(self, within: str) -> Self:
-        """The same error, as one about a part of something larger.
-
-        >>> print(InvalidInput(field="at_most", must="be a number", got="x").inside("rules[0]"))
-        rules[0]: at_most must be a number, but got 'x'.
-        """
+        """The same error, as one about a part of something larger."""
         outer = Text("{outer}: {inner}", outer=within, inner=self.within) if self.within else within
         return type(self)(**{**vars(self), "within": outer})
 

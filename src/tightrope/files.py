@@ -18,13 +18,6 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
     """A draft beside `path` to write to: it takes the place of `path` when the block ends, and is removed if the block fails.
 
     A reader sees the old file or the new one. `private` keeps the file from all but its owner.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder, "answer.txt")) as draft:
-    ...         count = draft.write_text("42")
-    ...     [(path.name, path.read_text()) for path in Path(folder).iterdir()]
-    [('answer.txt', '42')]
     """
     target = Path(path)
     draft = target.with_name(f".{target.name}.{secrets.token_hex(6)}.draft")
@@ -56,14 +49,7 @@ def write_csv(
     *,
     newline: str = "\n",
 ) -> None:
-    r"""Write rows; the columns are by default all that occur, in the order in which they do.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_csv(Path(folder, "rows.csv"), [{"a": 1}, {"a": 2, "b": "x"}])
-    ...     Path(folder, "rows.csv").read_text()
-    'a,b\n1,\n2,x\n'
-    """
+    """Write rows; the columns are by default all that occur, in the order in which they do."""
     rows = list(rows)
     buffer = io.StringIO(newline="")
     names = list(dict.fromkeys(name for row in rows for name in row)) if columns is None else columns
@@ -74,9 +60,5 @@ def write_csv(
 
 
 def file_name(text: str) -> str:
-    """A text as the name of a file, so that different texts give different names.
-
-    >>> file_name("icu/night")
-    'icu%2f.night'
-    """
+    """A text as the name of a file, so that different texts give different names."""
     return "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else f"%{ord(c):x}." for c in text)

@@ -27,11 +27,7 @@ class Fault(NamedTuple):
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """The nearest of the known names, in words, where one is near.
-
-    >>> did_you_mean("slatr", ["slater", "horizon"])
-    " (did you mean 'slater'?)"
-    """
+    """The nearest of the known names, in words, where one is near."""
     import difflib
 
     near = difflib.get_close_matches(str(name), list(known), n=1)
@@ -42,9 +38,6 @@ def slip_of(name: str, known: Iterable[str]) -> str | None:
     """The known name that was surely meant, where others may be names of their own: as `did_you_mean`, but warier.
 
     The same but for capitals and marks, or for a letter or two of many; not with other digits, nor with another last letter alone.
-
-    >>> slip_of("a", ["A"]), slip_of("nrth", ["north"]), slip_of("male", ["female"]), slip_of("ward-b", ["ward-a"])
-    ('A', 'north', None, None)
     """
     import difflib
 
@@ -86,31 +79,26 @@ def fault(
                 found = fault(inner, entry, of, shown=shown, table=table)
                 return Fault(f"{path}.{key}{found.path}", found.words, found.unknown)
     came = shown(what)
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
-    missing = re.fullmatch(r"Object missing required field `(.*)`", message)
-    expected = re.fullmatch(r"Expected `(.*?)`, got `.*`", message)
-    bound = re.fullmatch(r"Expected `(?:int|float)` ([<>]=?) (.*)", message)
-    length = re.fullmatch(r"Expected `str` of length (.*)", message)
-    own = re.match(r"(\w+) (?=must )", message)
-    if unknown:
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", message):
         return Fault(f"{path}.{unknown[1]}", "is an unknown field", unknown[1])
-    if missing:
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", message):
         return Fault(f"{path}.{missing[1]}", "is missing")
+    expected = re.fullmatch(r"Expected `(.*?)`, got `.*`", message)
     if expected or message.startswith("Invalid enum value"):
         parts = expected[1].split(" | ") if expected else []
         words = [{**_WORDS, "object": table}.get(part, part) for part in parts if part != "null"]
-        return Fault(
-            path, f"must be {' or '.join(_choices(_type_at(kind, path), shown) or words)}, but got {came}"
-        )
+        admitted = _choices(_type_at(kind, path), shown) or words
+        return Fault(path, f"must be {' or '.join(admitted)}, but got {came}")
     if message == "Number out of range":
         infinite = (at for at, leaf in leaves(value) if isinstance(leaf, float) and math.isinf(leaf))
         return Fault(next(infinite, path), "must be a finite number, but what came is too large for one")
     if "matching regex" in message:
         return Fault(path, f"must hold no control characters, but got {came}")
-    if bound:
-        return Fault(path, f"must be {bound[1]} {bound[2]}, but got {came}")
-    if length:
+    if bound := re.fullmatch(r"Expected `(?:int|float)` ([<>]=?) (.*)", message):
+        return Fault(path, f"must be {_BOUNDS[bound[1]]} {bound[2]}, but got {came}")
+    if length := re.fullmatch(r"Expected `str` of length (.*)", message):
         return Fault(path, f"must have a length {length[1]}, but got {came}")
+    own = re.match(r"(\w+) (?=must )", message)
     if own and own[1] in fields_at(kind, path):
         # A Struct's own check says which of its fields it means.
         return Fault(f"{path}.{own[1]}", message[own.end() :])
@@ -129,6 +117,7 @@ _WORDS: Final = {
     "bool": "true or false",
     "array": "a list",
 }
+_BOUNDS: Final = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 

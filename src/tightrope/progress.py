@@ -13,10 +13,9 @@ _EVERY = 0.1  # seconds between two updates of a notebook's bar
 
 
 class Advance(Protocol):
-    """Moves a bar on."""
+    """Moves a bar on: so many more are done, and of these so many have failed."""
 
-    def __call__(self, done: int = 1, failed: int = 0) -> None:
-        """So many more are done, and of these so many have failed."""
+    def __call__(self, done: int = 1, failed: int = 0) -> None: ...
 
 
 @contextlib.contextmanager
@@ -39,6 +38,11 @@ def progress_bar(
         yield from _in_terminal(label, total, unit, failures)
 
 
+def _note(unit: str, failures: bool, failed: int = 0, speed: float | None = None) -> str:
+    rate = "–" if speed is None else f"{speed:,.1f}"
+    return f"{unit}, {failed:,} failed, {rate} per second" if failures else unit
+
+
 def _in_terminal(label: str, total: int, unit: str, failures: bool) -> Iterator[Advance]:
     from rich import progress
     from rich.console import Console
@@ -47,17 +51,14 @@ def _in_terminal(label: str, total: int, unit: str, failures: bool) -> Iterator[
     times = progress.TimeElapsedColumn(), "left", progress.TimeRemainingColumn()
     columns = "{task.description}", *counted, "{task.fields[note]}", *times
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total, note=f"{unit}, 0 failed, – per second" if failures else unit)
+        task = bar.add_task(label, total=total, note=_note(unit, failures))
         all_failed = 0
 
         def advance(done: int = 1, failed: int = 0) -> None:
             nonlocal all_failed
             all_failed += failed
             bar.advance(task, done)
-            if failures:
-                speed = bar.tasks[0].speed
-                rate = "–" if speed is None else f"{speed:,.1f}"
-                bar.update(task, note=f"{unit}, {all_failed} failed, {rate} per second")
+            bar.update(task, note=_note(unit, failures, all_failed, bar.tasks[0].speed))
 
         yield advance
 
@@ -71,11 +72,8 @@ def _in_notebook(
 
     def drawn(now: float) -> dict[str, str]:
         seconds = now - begun
-        words = f"{all_done:,} of {total:,} {unit}"
-        if failures:
-            rate = f"{all_done / seconds:,.1f}" if seconds > 0 else "–"
-            words += f", {all_failed:,} failed, {rate} per second"
-        words += f", {seconds:.0f} s"
+        note = _note(unit, failures, all_failed, all_done / seconds if seconds > 0 else None)
+        words = f"{all_done:,} of {total:,} {note}, {seconds:.0f} s"
         if 0 < all_done < total:
             words += f", {seconds * (total - all_done) / all_done:.0f} s left"
         bar = f'<progress value="{all_done}" max="{max(1, total)}" style="width:16em;vertical-align:middle"></progress>'

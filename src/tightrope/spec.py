@@ -25,7 +25,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Annotated, Any, Literal, NoReturn, TypeAlias
 
 import msgspec
 
@@ -58,9 +58,6 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `model` is a registered name, or a class of your own as ``file.py:Class``; fields beyond those named here are in `own`, for
     that class to judge.
-
-    >>> ModelSpec(model="ridge", bonus=0.1).settings()
-    {'bonus': 0.1}
     """
 
     model: str | None = None
@@ -82,11 +79,7 @@ class PowerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One ``[policy]``. Fields beyond those named here are in `settings`, for the class behind `kind` to judge.
-
-    >>> PolicySpec().name, PolicySpec(kind="pessimistic-optimistic", slater=0.1).name
-    ('shadow-price', 'pessimistic-optimistic')
-    """
+    """One ``[policy]``. Fields beyond those named here are in `settings`, for the class behind `kind` to judge."""
 
     kind: str = DEFAULT_KIND
     name: str = ""
@@ -110,11 +103,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
 class _BeyondRule(msgspec.Struct, frozen=True, kw_only=True):
     usage: dict[str, float] | None = None  # what each action uses; None: the caller sends it
     hard: bool = False  # the service never lets the running total pass `total`, not even once
-    total: float | None = None  # what may be used up in all, whatever the number of decisions
-
-    def __post_init__(self) -> None:
-        if self.total is not None and self.total < 0:
-            raise InvalidInput(f"total must be at least 0, but got {self.total!r}")
+    total: Annotated[float, msgspec.Meta(ge=0)] | None = None  # what may be used up in all
 
 
 class RuleSpec(_BeyondRule, frozen=True, kw_only=True):
@@ -135,14 +124,9 @@ class EnvironmentSpec(msgspec.Struct, frozen=True, kw_only=True):
 class SimulationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The ``[simulation]``: how long, how often, from which seed."""
 
-    rounds: int = 10_000
-    replications: int = 100
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("rounds", 1), ("replications", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise InvalidInput(f"{name} must be at least {least}, but got {getattr(self, name)}")
+    rounds: Annotated[int, msgspec.Meta(ge=1)] = 10_000
+    replications: Annotated[int, msgspec.Meta(ge=1)] = 100
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,9 +226,6 @@ def make_spec(
 
     Messages call it `source`, relative paths in it start in `folder`, `name` is used when it has none, and with `trust` classes of
     your own that it names may run.
-
-    >>> make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 100}}).simulation.rounds
-    100
     """
     if trust:
         grant(data, folder)
@@ -258,13 +239,7 @@ def make_spec(
 
 
 def convert_table(value: Any, kind: Any, where: str, also: Sequence[str] = ()) -> Any:
-    """`value` as `kind`, a Struct or a plain type; `also` are fields of the table beside the Struct's.
-
-    >>> convert_table({"rounds": 0.5}, SimulationSpec, "simulation")
-    Traceback (most recent call last):
-    ...
-    tightrope.spec.SpecError: simulation.rounds: must be a whole number, but got 0.5
-    """
+    """`value` as `kind`, a Struct or a plain type; `also` are fields of the table beside the Struct's."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -277,11 +252,7 @@ def convert_table(value: Any, kind: Any, where: str, also: Sequence[str] = ()) -
 
 
 def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
-    """The error for a field that does not exist, with the nearest that does.
-
-    >>> print(unknown_field("policy", "slatr", ["slater", "horizon"]))
-    policy.slatr: unknown field (did you mean 'slater'?); allowed: slater, horizon
-    """
+    """The error for a field that does not exist, with the nearest that does."""
     path = f"{where}.{name}" if where else name
     return SpecError(f"{path}: unknown field{did_you_mean(name, known)}; allowed: {', '.join(known)}")
 
@@ -312,10 +283,6 @@ _FILE = CommandLine()
 class _Reward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     range: tuple[float, float] | None = None
 
-    def __post_init__(self) -> None:
-        if self.range is not None and not self.range[0] < self.range[1]:
-            raise InvalidInput(f"range must be [low, high] with low < high, but got {list(self.range)}")
-
 
 class _Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A spec as it is written."""
@@ -344,6 +311,8 @@ def _read(data: Mapping[str, Any], source: str, folder: Path, name: str, trust: 
             Actions(read.actions)
     if read.features is not None and read.context:
         _refuse("features", "can't stand beside [context], which names what callers send")
+    if (ends := read.reward.range) is not None and not ends[0] < ends[1]:
+        _refuse("reward.range", f"must be [low, high] with low < high, but got {list(ends)}")
     policies = _read_policies(read.policy, folder, trust)
     rules, rule_specs = _read_rules(read, _agreed_seen(policies), folder)
     return Spec(
@@ -383,8 +352,9 @@ def _read_context(table: Mapping[str, Any], folder: Path) -> Encoder | None:
     for name, entry in table.items():
         where = f"context.{name}"
         if not isinstance(entry, Mapping):
-            wanted = 'a table such as { type = "number", min = 0, max = 1 }'
-            _refuse(where, f"must be {wanted}, but got {entry!r}")
+            _refuse(
+                where, f'must be a table such as {{ type = "number", min = 0, max = 1 }}, but got {entry!r}'
+            )
         kind = entry.get("type")
         if not isinstance(kind, str) or kind not in kinds:
             _refuse(f"{where}.type", _one_of(kinds, kind))
@@ -435,11 +405,7 @@ def _refuse_the_papers(table: Mapping[str, Any], where: str) -> None:
 
 
 def named_kinds(table: Any, kind: str = DEFAULT_KIND) -> Any:
-    """The ``policy`` of a spec's data, one table or a list of them, with `kind` where none is named.
-
-    >>> named_kinds([{"explore": 0.5}, {"kind": "uniform"}])
-    [{'kind': 'shadow-price', 'explore': 0.5}, {'kind': 'uniform'}]
-    """
+    """The ``policy`` of a spec's data, one table or a list of them, with `kind` where none is named."""
     if isinstance(table, list):
         return [named_kinds(one, kind) for one in table]
     return {"kind": kind, **table} if isinstance(table, Mapping) else table
@@ -536,10 +502,10 @@ def _require_usage(usage: dict[str, float], rule: Rule, names: Actions, where: s
 def _read_environment(table: dict[str, Any] | None, folder: Path, trust: bool) -> EnvironmentSpec | None:
     if table is None:
         return None
-    if "kind" not in table:
+    settings = dict(table)
+    if "kind" not in settings:
         _refuse("environment.kind", "is missing")
-    kind = convert_table(table["kind"], str, "environment.kind")
-    settings = {name: value for name, value in table.items() if name != "kind"}
+    kind = convert_table(settings.pop("kind"), str, "environment.kind")
     return EnvironmentSpec(kind=kind, settings=settings, folder=folder, trust=trust)
 
 

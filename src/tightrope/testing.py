@@ -74,9 +74,8 @@ class PolicySuite:
     def test_it_says_that_its_own_setting_fits(self) -> None:
         why = self.environment().problem().outside(self.make())
         how = "give an environment of its setting, as `environment()` or to check_policy as `env`"
-        _must(
-            not why, f"setting must admit an environment of its own kind, but the problem says {why}: {how}"
-        )
+        must = "setting must admit an environment of its own kind"
+        _must(not why, f"{must}, but the problem says {why}: {how}")
 
     def test_it_chooses_actions_on_offer(self) -> None:
         _acts(self.make(), self.environment())
@@ -88,26 +87,21 @@ class PolicySuite:
                 _must(same, f"decide or learn changed the argument {name} of decide in place")
 
     def test_same_seed_same_choices(self) -> None:
-        _alike(
-            (_choices(self.make(), self.environment()) for _ in range(2)),
-            "two simulations with the same seed made different choices: draw all randomness from the seed of copy(seed)",
-        )
+        remedy = "draw all randomness from the seed of copy(seed)"
+        words = f"two simulations with the same seed made different choices: {remedy}"
+        _alike((_choices(self.make(), self.environment()) for _ in range(2)), words)
 
     def test_a_simulation_does_not_change_it(self) -> None:
         env, policy = self.environment(), self.make()
-        _alike(
-            (_choices(policy, env) for _ in range(2)),
-            "simulating a policy changed it: copy(seed) must return an independent policy that shares no state",
-        )
+        remedy = "copy(seed) must return an independent policy that shares no state"
+        _alike((_choices(policy, env) for _ in range(2)), f"simulating a policy changed it: {remedy}")
 
     def test_a_copy_goes_on_from_the_same_state(self) -> None:
         env, policy = self.environment(), self.make()
         _acts(policy, env)
-        twins = [policy.copy(7), policy.copy(7)]
-        _alike(
-            (_acts(twin, env, start=ROUNDS + 1) for twin in twins),
-            "two copies with the same seed acted differently: copy(seed) must carry the whole state over",
-        )
+        acts = [_acts(twin, env, start=ROUNDS + 1) for twin in (policy.copy(7), policy.copy(7))]
+        remedy = "copy(seed) must carry the whole state over"
+        _alike(acts, f"two copies with the same seed acted differently: {remedy}")
 
     def test_its_mixture_is_one(self) -> None:
         """`propose`, where there is one, tells probabilities of the actions on offer; the action taken has a positive one."""
@@ -132,8 +126,7 @@ class PolicySuite:
         env, policy = self.environment(), self.make()
         if not isinstance(policy, Policy):
             return
-        _acts(policy, env, rounds=20)
-        (pending,) = _rounds(policy, env, start=21, rounds=1, learn=False)
+        pending = _played_with_one_pending(policy, env)
         with tempfile.TemporaryDirectory() as folder:
             policy.save(f"{folder}/policy")
             kind, settings, arrays = read_state(f"{folder}/policy")
@@ -141,10 +134,8 @@ class PolicySuite:
         twin = restored(type(policy), settings, arrays)
         for one in (policy, twin):
             pending.learn(one)
-        _alike(
-            (_acts(one, env, start=22) for one in (policy, twin)),
-            "a restored policy acted differently: all that changes must be in _arrays()",
-        )
+        words = "a restored policy acted differently: all that changes must be in _arrays()"
+        _alike((_acts(one, env, start=22) for one in (policy, twin)), words)
         there = twin.hooks.state()
         same = all(np.array_equal(a, there[name], equal_nan=True) for name, a in policy.hooks.state().items())
         _must(same, "a restored policy went on to another state than the one that was saved")
@@ -154,16 +145,13 @@ class PolicySuite:
         env, policy = self.environment(), self.make()
         if not isinstance(policy, Policy):
             return
-        _acts(policy, env, rounds=20)
-        (pending,) = _rounds(policy, env, start=21, rounds=1, learn=False)
+        pending = _played_with_one_pending(policy, env)
         policy.hooks.forget_inputs([*range(3, 9), pending.decision.number])
         gone = pending.decision.number not in policy.pending
         _must(gone, "a pending decision whose inputs are forgotten must not be pending any more")
         twin = restored(type(policy), policy.hooks.settings(), policy.hooks.state())
-        _alike(
-            (_acts(one, env, start=22) for one in (policy, twin)),
-            "after forget_inputs a restored policy acted differently: what it does must depend on the state alone",
-        )
+        words = "after forget_inputs a restored policy acted differently: what it does must depend on the state alone"
+        _alike((_acts(one, env, start=22) for one in (policy, twin)), words)
 
     def test_a_proposal_changes_nothing_and_is_explained(self) -> None:
         env, policy = self.environment(), self.make()
@@ -185,8 +173,8 @@ class PolicySuite:
         except Exception as error:
             message = f"the policy can't be pickled, so it can't run on several cores: {error!r}"
             raise AssertionError(message) from error
-        both = _choices(policy, env), _choices(there, env)
-        _alike(both, "a pickled policy made other choices than the original")
+        words = "a pickled policy made other choices than the original"
+        _alike((_choices(one, env) for one in (policy, there)), words)
 
     def test_strict_outcomes_may_come_late_and_in_any_order(self) -> None:
         if not self.strict:
@@ -286,7 +274,7 @@ class ModelSuite:
         row, twin = None if rows is None else rows[:1], _restored(model)
         for one in (model, twin):
             for i in range(20):
-                one.learn(None if row is None else row[0], float(i % 2), J + 1)
+                one.learn(_row(row, 0), float(i % 2), J + 1)
         said = [one.means(row, [J + 1]) for one in (model, twin)]
         _must(np.isfinite(said[0]).all(), "what was learnt of a new action must give a mean")
         _alike(said, "a model that has grown must be restored from settings() and arrays()")
@@ -297,7 +285,7 @@ class ModelSuite:
         rows, ids = self._offer(n)
         for i in range(n):
             hooks.note_decision(model, 100 + i)
-            model.learn(None if rows is None else rows[i], float((i * 7) % 5 < 2), int(ids[i]))
+            model.learn(_row(rows, i), float((i * 7) % 5 < 2), int(ids[i]))
         hooks.forget_inputs(model, [103, 117])
         twin = _restored(model)
         for name, array in model.arrays().items():
@@ -314,8 +302,8 @@ class ModelSuite:
     def test_it_can_learn_several_quantities(self) -> None:
         model = hooks.with_outputs(self.make(), 2)
         rows, ids = self._offer(4)
-        for row, action in zip(rows if rows is not None else [None] * 4, ids.tolist()):
-            model.learn(row, np.array([0.25, 0.5]), action)
+        for i, action in enumerate(ids.tolist()):
+            model.learn(_row(rows, i), np.array([0.25, 0.5]), action)
         shape = np.asarray(model.means(rows, ids)).shape
         _must(shape == (4, 2), "means of 4 rows and 2 outputs must have shape (4, 2)")
 
@@ -340,7 +328,7 @@ class ModelSuite:
         rows, ids = self._offer(n)
         for i in range(n):
             y = float((i * 7) % 5 < 2) if outcome is None else outcome
-            model.learn(None if rows is None else rows[i], y, int(ids[i]))
+            model.learn(_row(rows, i), y, int(ids[i]))
 
 
 class EnvironmentSuite:
@@ -379,20 +367,16 @@ class EnvironmentSuite:
     def test_mean_rewards_lie_in_the_unit_interval(self) -> None:
         env = self.make()
         low, high = (float(end(env.rewards[env.available])) for end in (np.min, np.max))
-        _must(
-            low >= 0.0 and high <= 1.0,
-            f"mean rewards must lie in [0, 1], but go from {low:.6g} to {high:.6g}",
-        )
+        words = f"mean rewards must lie in [0, 1], but go from {low:.6g} to {high:.6g}"
+        _must(low >= 0.0 and high <= 1.0, words)
 
     def test_some_policy_meets_the_constraints_with_room(self) -> None:
         """Slater's constant is positive: without it no algorithm can promise anything."""
         env = self.make()
-        if env.n_constraints:
-            delta = slater(env)
-            _must(
-                delta > 0.0,
-                f"Slater's constant must be positive, but is {delta:.6g}: no policy meets all costs",
-            )
+        delta = slater(env) if env.n_constraints else 1.0
+        _must(
+            delta > 0.0, f"Slater's constant must be positive, but is {delta:.6g}: no policy meets all costs"
+        )
 
     def test_the_optimum_is_verified(self) -> None:
         try:
@@ -403,7 +387,7 @@ class EnvironmentSuite:
 
     def test_draws_have_the_means_that_it_tells(self) -> None:
         env, T, n = self.make(), 400, 50
-        run = simulate(Uniform(env.n_actions), env, T, n, seed=1, workers=1, record=1, optimum=0.0)
+        run = _simulated(Uniform(env.n_actions), env, T, n, seed=1)
         _near(run.observed_reward[:, -1] - run.reward[:, -1], "the drawn rewards", "their means")
         noise = run.cost[:, -1] - run.mean_cost[:, -1]
         for k in range(env.n_constraints):
@@ -415,7 +399,7 @@ class EnvironmentSuite:
     def test_the_optimum_can_be_played(self) -> None:
         env, T, n = self.make(), 400, 50
         found = solve(env, baseline="fluid")
-        run = simulate(Oracle(found.policy), env, T, n, seed=2, workers=1, record=1, optimum=0.0)
+        run = _simulated(Oracle(found.policy), env, T, n, seed=2)
         _near(run.reward[:, -1] - T * found.value, "what the optimal mixture earned", "the optimum")
         for k in range(env.n_constraints):
             over = run.mean_cost[:, -1, k]
@@ -425,7 +409,7 @@ class EnvironmentSuite:
     def test_contexts_come_as_often_as_it_tells(self) -> None:
         env, T, n = self.make(), 200, 20
         seen = _Contexts(env)
-        simulate(seen, env, T, n, seed=3, workers=1, record=1, optimum=0.0)
+        _simulated(seen, env, T, n, seed=3)
         share, weight = seen.counts / (T * n), env.weights
         excess = np.abs(share - weight) - 5.0 * np.sqrt(weight * (1.0 - weight) / (T * n))
         i = int(np.argmax(excess))
@@ -467,12 +451,7 @@ def check_policy(
 
 
 def small_environment(policy: object) -> Tabular:
-    """A small random instance of the size that a policy says of itself.
-
-    >>> import tightrope as tr
-    >>> small_environment(tr.ShadowPrice(constraints=1, reward=tr.DisjointRidge(2, 5), cost=tr.ArmMeans(2)))
-    Tabular('synthetic', contexts=5, actions=2, features=5, constraints=1, costs fixed, seen after)
-    """
+    """A small random instance of the size that a policy says of itself."""
     traits = traits_of(policy)
     asked = traits.setting() or Setting(n_actions=traits.n_actions)
     models: dict[str, Any] = {"features": asked.reward, "cost_features": asked.cost}
@@ -545,9 +524,9 @@ def _rounds(
     policy: Player, env: Tabular, *, start: int = 1, rounds: int = ROUNDS, learn: bool = True, ask: str = ""
 ) -> Iterator[_Round]:
     """Rounds as the engine plays them, with outcomes drawn by a generator of their own; before each `decide` the method `ask`."""
-    K = env.n_constraints
-    traits = traits_of(policy)
-    constrained = traits.n_constraints != 0 and K > 0
+    traits, before = traits_of(policy), env.seen_before
+    constrained = traits.n_constraints != 0 and env.n_constraints > 0
+    some_after = constrained and not before.all()
     reward_model, cost_model, problem = traits.reward_model(), traits.cost_model(), env.problem()
     for t in range(start, start + rounds):
         draw = np.random.default_rng((11, t))
@@ -558,10 +537,9 @@ def _rounds(
         cost_features = shown_rows(problem, "cost", cost_model, offered_rows(env.cost_features, c, ids), ids)
         if features is not None:
             given["features"] = features
-        before = env.seen_before
         if constrained and before.any():
             given["costs"] = env.costs[c, ids][:, before].copy()
-        if constrained and not before.all() and cost_features is not None:
+        if some_after and cost_features is not None:
             given["cost_features" if before.any() else "costs"] = cost_features
         shown_before = {name: value.copy() for name, value in given.items()}
         other: dict[str, Any] = {} if env.available.all() else {"actions": ids.tolist()}
@@ -571,7 +549,7 @@ def _rounds(
         decision = policy.decide(**given, **other)
         a = _action(decision, ids)
         reward = float(draw.random() < env.rewards[c, a])
-        costs = (env.costs[c, a, ~env.seen_before],) if constrained and not env.seen_before.all() else ()
+        costs = (env.costs[c, a, ~before],) if some_after else ()
         shown = _Round(given, shown_before, ids, told, decision, a, reward, costs)
         if learn:
             shown.learn(policy)
@@ -600,10 +578,11 @@ class _Contexts:
         return twin
 
 
+_simulated = partial(simulate, workers=1, record=1, optimum=0.0)
+
+
 def _choices(policy: Player, env: Tabular) -> NDArray[np.int16]:
-    run = simulate(
-        policy, env, ROUNDS, 2, seed=5, workers=1, record=1, optimum=0.0, keep_choices=True, compile=False
-    )
+    run = _simulated(policy, env, ROUNDS, 2, seed=5, keep_choices=True, compile=False)
     assert run.choices is not None
     return run.choices
 
@@ -621,9 +600,20 @@ def _acts(policy: Player, env: Tabular, **options: Any) -> list[int]:
     return [shown.action for shown in _rounds(policy, env, **options)]
 
 
+def _played_with_one_pending(policy: Player, env: Tabular) -> _Round:
+    """Twenty rounds, and one more whose outcome has not come."""
+    _acts(policy, env, rounds=20)
+    (pending,) = _rounds(policy, env, start=21, rounds=1, learn=False)
+    return pending
+
+
 def _must(holds: bool | np.bool_, message: str) -> None:
     if not holds:
         raise AssertionError(message)
+
+
+def _row(rows: Any, i: int) -> Any:
+    return None if rows is None else rows[i]
 
 
 def _restored(model: Model) -> Model:

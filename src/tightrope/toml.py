@@ -16,18 +16,7 @@ _WIDTH = 100  # of an array on one line
 
 
 def dumps(data: Mapping[str, Any]) -> str:
-    """`data` as TOML: plain values first, then tables, then lists of tables; tables within these stay on one line.
-
-    >>> print(dumps({"name": "beds", "policy": {"slater": 0.1, "reward": {"bonus": 0.5}}, "rule": [{"kind": "share"}]}), end="")
-    name = "beds"
-    <BLANKLINE>
-    [policy]
-    slater = 0.1
-    reward = { bonus = 0.5 }
-    <BLANKLINE>
-    [[rule]]
-    kind = "share"
-    """
+    """`data` as TOML: plain values first, then tables, then lists of tables; tables within these stay on one line."""
     document = tomlkit.document()
     later = {name: value for name, value in data.items() if isinstance(value, Mapping) or _tables(value)}
     for name, value in data.items():

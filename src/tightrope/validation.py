@@ -30,11 +30,7 @@ VIOLATION = 1e-9
 
 
 def is_plain(value: Any) -> bool:
-    """Whether `value` is an array of float64 that compiled code can read and write as it is.
-
-    >>> is_plain(np.zeros((2, 3))), is_plain(np.zeros((2, 3)).T), is_plain([0.0])
-    (True, False, False)
-    """
+    """Whether `value` is an array of float64 that compiled code can read and write as it is."""
     return type(value) is np.ndarray and value.dtype is FLOAT and value.flags.carray
 
 
@@ -42,9 +38,6 @@ def real_array(name: Name, value: Any, *shapes: tuple[int | None, ...]) -> Array
     """`value` as a C-contiguous, writeable float64 array of one of the shapes (None: any length).
 
     The values themselves are not looked at: see `require_finite`, `require_unit_rows` and `require_range`.
-
-    >>> real_array("costs", [[0, 1]], (None, 2))
-    array([[0., 1.]])
     """
     array: Array = value if is_plain(value) else _converted(name, value)
     for shape in shapes:
@@ -55,24 +48,14 @@ def real_array(name: Name, value: Any, *shapes: tuple[int | None, ...]) -> Array
 
 
 def finite_array(name: Name, value: Any, *shapes: tuple[int | None, ...]) -> Array:
-    """`real_array`, without NaN and Inf.
-
-    >>> finite_array("weights", [1, 2], (None,))
-    array([1., 2.])
-    """
+    """`real_array`, without NaN and Inf."""
     array = real_array(name, value, *shapes)
     require_finite(name, array)
     return array
 
 
 def require_finite(name: Name, array: Array) -> None:
-    """Refuse NaN and Inf, naming the entry.
-
-    >>> require_finite("reward", np.array([1.0, np.nan]))
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: reward[1] must be finite, but got nan.
-    """
+    """Refuse NaN and Inf, naming the entry."""
     bad = ~np.isfinite(array)
     if bad.any():
         at = first(bad)
@@ -111,13 +94,7 @@ def require_range(name: Name, array: Array, low: Array | float, high: Array | fl
 def finite_number(
     name: Name, value: Any, *, low: float = -math.inf, high: float = math.inf, open_low: bool = False
 ) -> float:
-    """`value` as a float in [low, high], or (low, high] with open_low.
-
-    >>> finite_number("slater", -0.1, low=0.0, high=1.0, open_low=True)
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: slater must lie in (0, 1], but got -0.1.
-    """
+    """`value` as a float in [low, high], or (low, high] with open_low."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InvalidInput(field=name, must="be a number", got=value)
     try:
@@ -137,23 +114,12 @@ def finite_number(
 
 
 def require_choice(name: Name, value: Any, choices: Collection[str]) -> None:
-    """Refuse what is none of these texts.
-
-    >>> require_choice("truth", "linaer", ("linear", "misspecified"))
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: truth must be one of 'linear', 'misspecified', but got 'linaer'.
-    """
     if not isinstance(value, str) or value not in choices:
         raise InvalidInput(field=name, must=f"be one of {', '.join(map(repr, choices))}", got=value)
 
 
 def labels(value: Any) -> NDArray[Any]:
-    """An array of names or of whole numbers; pandas and polars keep names as objects.
-
-    >>> labels(np.array(["a", "b"], dtype=object)).dtype.kind
-    'U'
-    """
+    """An array of names or of whole numbers; pandas and polars keep names as objects."""
     array = np.asarray(value)
     if array.dtype.kind in "OT" and array.size:
         entries = array.ravel().tolist()
@@ -163,13 +129,7 @@ def labels(value: Any) -> NDArray[Any]:
 
 
 def whole_number(name: Name, value: Any, *, low: int = 0, high: int | None = None) -> int:
-    """`value` as an int ≥ low, and ≤ high where it is given.
-
-    >>> whole_number("horizon", 1.5, low=1)
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: horizon must be a whole number >= 1, but got 1.5.
-    """
+    """`value` as an int ≥ low, and ≤ high where it is given."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < low:
         raise InvalidInput(field=name, must=f"be a whole number >= {low}", got=value)
     if high is not None and value > high:
@@ -178,7 +138,6 @@ def whole_number(name: Name, value: Any, *, low: int = 0, high: int | None = Non
 
 
 def first(bad: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Index of the first True."""
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
 
 
@@ -225,11 +184,7 @@ REACH: Final = 10.0
 
 
 def taken_range(low: float, high: float, outside: Outside) -> tuple[float, float]:
-    """Where a number is taken as it is, beyond which the nearer end stands in for it: the range itself, or with "take" more.
-
-    >>> taken_range(0.0, 120.0, "clip"), taken_range(0.0, 120.0, "take")
-    ((0.0, 120.0), (-1200.0, 1320.0))
-    """
+    """Where a number is taken as it is, beyond which the nearer end stands in for it: the range itself, or with "take" more."""
     more = REACH * (high - low) if outside == "take" else 0.0
     return low - more, high + more
 

@@ -194,3 +194,52 @@ def test_bad_input():
         bench.bench(["nothing"])
     with pytest.raises(tr.InvalidInput, match="repeats"):
         bench.bench(["online"], repeats=0)
+
+
+def test_loops_by_hand():
+    """Two actions, of which the first costs: it is taken once, then the queue forbids it."""
+    phi, W, settings = np.eye(2), np.array([[0.5], [-0.5]]), numpy_loops.paper(1, 0.5, 3)
+    assert numpy_loops.paper(1, 0.3, 100).e == np.sqrt(6.0)
+    phis, Ws, rewards = np.repeat(phi[None], 3, axis=0), np.repeat(W[None], 3, axis=0), [1.0, 0.0, 0.0]
+    tables = (
+        np.ones((1, 2)) / 2,
+        W[None],
+        np.array([[0.9, 0.1]]),
+        np.zeros(3, dtype=np.int64),
+        np.full(3, 0.5),
+    )
+    learnt = np.array([1.0, 0.0])
+    simulated = numpy_loops.simulated(*tables, settings)
+    found = [
+        numpy_loops.shared(phis, Ws, rewards, settings),
+        numpy_loops.after(phis, phis, Ws, rewards, numpy_loops.paper(1, 0.5, 3, 0.1)),
+        numpy_loops.disjoint(*tables, settings),
+        simulated,
+        numpy_loops.full_sweep(phi, W, learnt, 3, settings, block=1),
+        numpy_loops.running_widths(phi, W, learnt, 3, settings),
+        numpy_loops.batch(phis, Ws, np.eye(2), np.zeros(2), 0, settings),
+    ]
+    assert [one.choices for one in found] == [[0, 1, 1]] * 7
+    np.testing.assert_allclose(simulated.state, [1.1, -0.5, 1.0])
+
+
+def test_limits_of_a_machine_and_what_a_round_needs_of_them():
+    assert scaling.quartiles(np.array([1.0, 2.0, 4.0])) == {"median": 2.0, "low": 1.5, "high": 3.0}
+    limits = {"flops": 1e9, "bandwidth": [[2**18, 1e9], [2**27, 1e8]]}
+    assert [round(1e9 * part) for part in scaling.least(1, 10, 0, 1, limits)] == [650, 2160]
+    found = scaling.scaling({"J": (2, 4)}, repeats=1, seconds=0.001)
+    assert sorted(found["limits"]) == ["bandwidth", "flops"]
+    assert [point["J"] for point in found["points"]] == [2, 4]
+    assert found["points"][0]["limit"] > 0
+    assert len(scaling.figure(found).axes) == 1
+
+
+def test_what_is_known_of_the_machine():
+    assert sorted(run.machine()) == ["cores", "load", "numba", "numpy", "processor", "python"]
+
+
+def test_scaling_as_a_table():
+    point = {"axis": "J", "J": 2, "median": 2.0, "low": 1.9, "high": 2.2, "limit": 0.2, "times_limit": 10.0}
+    limits = {"flops": 5e10, "bandwidth": [[2**18, 1e11]]}
+    [(_, _, rows)] = run.tables({"rows": [], "start": None, "scaling": {"limits": limits, "points": [point]}})
+    assert rows == [["J = 2", "2", "1.9 to 2.2", "0.2", "10.0"]]

@@ -332,7 +332,7 @@ def test_bad_settings(changes, message):
 
 def test_costs_are_needed_and_refused_where_they_are_out_of_range():
     policy = ProvableShadowPrice(tr.ArmMeans(2), n_constraints=1)
-    with pytest.raises(tr.InvalidInput, match="costs are missing"):
+    with pytest.raises(tr.InvalidInput, match=r"^costs are missing"):
         policy.decide()
     with pytest.raises(tr.InvalidInput, match="costs"):
         policy.decide(costs=[[0.5], [1.5]])

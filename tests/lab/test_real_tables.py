@@ -63,3 +63,16 @@ def test_without_scikit_learn_the_extra_is_named(make, monkeypatch):
         match=rf"the table '{table}' comes with scikit-learn: pip install 'tightrope\[data\]'",
     ):
         make()
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("digits", "contexts=1797, actions=10, features=62, constraints=5"),
+        ("breast_cancer", "contexts=569, actions=3, features=31, constraints=3"),
+        ("wine", "contexts=178, actions=3, features=14, constraints=3"),
+    ],
+)
+def test_sizes(name, size):
+    env = getattr(real_tables, name)()
+    assert repr(env) == f"Tabular({name.replace('_', '-')!r}, {size}, costs fixed, seen before)"

@@ -227,3 +227,37 @@ def test_a_trail_is_evenly_spaced_and_short(rounds):
     assert len(at) < 240
     assert at == list(range(trail.stride, rounds + 1, trail.stride))[: len(at)]
     assert len(at) >= min(rounds, 119)
+
+
+def test_ten_tenths_are_one():
+    account = ExactAccount(Address("vouchers", hard=True), amount(1))
+    for _ in range(10):
+        account.book(amount(0.1))
+    assert account.left == 0
+    assert not account.fits(amount(0.1))
+
+
+def test_a_full_cap_takes_its_action_off_offer():
+    rule = {"kind": "capacity", "action": "a", "at_most": 0.5, "hard": True, "total": 1}
+    ledger = Ledger(make_spec({"actions": ["a", "b"], "rule": [rule]}))
+    room = ledger.room(None, {}, None)
+    assert (room.rows, ledger.take(room.needs[0]), ledger.room(None, {}, None).rows) == ([0, 1], (), [1])
+    assert ledger.caps[0].left == 0
+
+
+def test_rows_that_keep_the_totals():
+    totals = Totals(2)
+    totals.book(np.array([0.5, -0.25]))
+    assert totals.totals.tolist() == [0.5, -0.25]
+    below, above = (Totals.on(np.array([start]), np.zeros(1)) for start in (-0.2, 0.5))
+    assert below.kept_rows(np.array([[0.1], [0.2], [0.3]])).tolist() == [True, True, False]
+    assert above.kept_rows(np.array([[0.1], [-0.2], [0.3]])).tolist() == [False, True, False]
+
+
+def test_a_trail_grows_coarser():
+    trail = Trail()
+    for n in range(1, 1000):
+        if trail.due(n):
+            trail.add(Moment(n, 0, 0, 0.0, [], [], [], []))
+    assert len(trail.moments) < 240
+    assert trail.stride == 8

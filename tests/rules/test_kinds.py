@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tightrope.errors import InvalidInput
-from tightrope.rules import Budget, Capacity, Mean, Share
+from tightrope.rules import Budget, Capacity, Mean, Share, rule_fields
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,8 @@ def test_bad_rules(make, message):
 )
 def test_words(rule, words):
     assert str(rule) == words
+
+
+def test_the_fields_of_a_kind_and_which_must_be_given():
+    fields = {"action": True, "at_most": True, "among": False, "seen": False, "name": False}
+    assert rule_fields("capacity") == fields

@@ -20,7 +20,7 @@ from scipy.optimize import linprog
 import tightrope as tr
 from rule_tools import ABC, RANGES, any_rules
 from tightrope.errors import InvalidInput
-from tightrope.rules import Budget, Capacity, Mean, Rules, Share
+from tightrope.rules import Budget, Capacity, Mean, Rules, Share, moves_in_words
 
 WARDS = ["internal", "surgery", "family", "emergency", "cardiology", "other"]
 CAPS = [0.2, 0.2, 0.175, 0.175, 0.175, 0.175]
@@ -523,3 +523,33 @@ def test_usage_that_no_rule_counts_is_refused_with_a_suggestion():
     counted = Rules([Budget("nurse_hours", at_most=0.5)], actions=["a", "b"])
     with pytest.raises(InvalidInput, match=r"no rule counts 'nurse_hour' \(did you mean 'nurse_hours'\?\)"):
         counted.costs({"nurse_hour": 0.3})
+
+
+# ----------------------------------------------------------------------------------------------------------- columns
+
+
+def test_a_column_knows_its_units_and_what_another_limit_changes():
+    was, now = (Rules([Budget("hours", at_most=n, range=(0, 8))], ["a", "b"]).columns[0] for n in (3, 5))
+    assert was.shift(now) == -0.25
+    assert was.in_units(0.25) == 5.0
+
+
+def test_prices_and_moves_of_limits_in_words():
+    rules = Rules([Budget("cents", 250, range=(0, 1000)), Share("b", at_least=0.2)], ["a", "b"])
+    cents, share = rules.columns
+    assert (
+        cents.price_words(0.000268) == "cents: one more cent per decision would earn 0.000268 per decision."
+    )
+    lower = "share b: a limit one percentage point lower would earn 0.0031 per decision."
+    assert share.price_words(0.31) == lower
+    raised = "raise 'cents: at most 250 per decision on average' by 23"
+    assert moves_in_words({"cents": 23.0, "share b": 0.05}, rules) == (
+        f"{raised}, lower 'b: at least 20% of decisions' by 5 percentage points"
+    )
+    assert moves_in_words({"cost 1": 0.2}, None) == "raise the limit of 'cost 1' by 0.2"
+
+
+def test_one_more_unit_in_words():
+    assert Budget("nurse_hours", at_most=0.5).one_more("at_most") == "one more nurse hour"
+    assert Budget("heat", at_most=0.5).one_more("at_most") == "one more unit of heat"
+    assert Share("b", at_least=0.2).one_more("at_least") == "one required decision for b fewer"

@@ -168,3 +168,10 @@ def test_what_a_simulated_policy_exceeds_is_told_in_the_units_of_the_rule():
     assert run.mean_cost_curve.times(run.scales).mean[-1] == pytest.approx(
         1000 * run.mean_cost_curve.mean[-1]
     )
+
+
+def test_units_by_hand():
+    units = tr.rules.Units(np.array([1000.0, 1.0]), np.array([1.0, 0.25]))
+    assert units.prices([0.2695, 0.4]).tolist() == [0.0002695, 0.1]
+    assert units.totals([0.01, 0.01]).tolist() == [10.0, 0.01]
+    assert units.means([0.01, 0.01]).tolist() == [10.0, 0.04]

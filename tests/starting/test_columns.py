@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tightrope.frames import Frame
-from tightrope.starting.columns import look
+from tightrope.starting.columns import look, words_of
 
 N = 60
 
@@ -39,3 +39,13 @@ def test_what_is_counted():
     column = look(Frame({"age": [41.0, None, 20.0, 41.0]}))["age"]
     assert (column.missing, column.values, column.counts) == (1, (41.0, 20.0), (2, 1))
     assert (column.low, column.high, column.whole, column.missing_share) == (20.0, 41.0, True, 0.25)
+
+
+def test_words_of_a_name():
+    assert words_of("nurseHours_used") == {"nurse", "hours", "used"}
+
+
+def test_all_columns_are_looked_at():
+    found = look(Frame({"age": [41.0, 35.5, None], "sex": ["f", "m", "f"], "urgent": [0, 1, 1]}))
+    kinds = [("age", "number", 1), ("sex", "category", 0), ("urgent", "boolean", 0)]
+    assert [(one.name, one.kind, one.missing) for one in found.values()] == kinds

@@ -9,7 +9,7 @@ import pytest
 
 from tightrope.errors import InvalidInput
 from tightrope.frames import Frame
-from tightrope.starting.proposal import propose
+from tightrope.starting.proposal import propose, read_rule, rule_name
 from tightrope.tables import read_table
 
 
@@ -146,7 +146,7 @@ def test_labels_and_rewards_of_every_action():
         ({"rules": ["few hours"]}, "NAME <= NUMBER"),
         ({"success": "perhaps"}, "must hold --success 'perhaps', but it holds 'no', 'yes'|'yes', 'no'"),
         ({"context": ["recovered"]}, "that column is the action, the reward or what was used"),
-        ({"reward": ["a=age", "smoker"]}, "--reward must be ACTION=COLUMN for every action"),
+        ({"reward": ["a=age", "smoker"]}, "^reward must be ACTION=COLUMN for every action"),
         ({"action": "visit_id", "reward": ["smoker"]}, "300 different values, but at most 50 can be actions"),
     ],
 )
@@ -182,3 +182,12 @@ def test_a_file_with_semicolons_and_decimal_commas(tmp_path):
     found = propose(read_table(tmp_path / "a.csv"), file="a.csv", name="a")
     assert taken(found)["context"] == ["Alter", "Umsatz"]
     assert found.encoder.columns["Umsatz"].mean == pytest.approx(np.mean([i % 9 + 0.25 for i in range(60)]))
+
+
+def test_a_rule_in_a_few_words():
+    assert rule_name({"kind": "share", "action": "letter", "at_least": 0.1}) == "letter >= 0.1"
+
+
+def test_rules_are_read():
+    assert read_rule("letter <= 30%") == ("letter", "at_most", 0.3)
+    assert read_rule("minutes >= 4.5") == ("minutes", "at_least", 4.5)

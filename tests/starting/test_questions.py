@@ -6,7 +6,7 @@ import pytest
 
 from tightrope.errors import InvalidInput
 from tightrope.spec import make_spec, read_spec
-from tightrope.starting.questions import Answers
+from tightrope.starting.questions import Answers, read_usage
 from tightrope.starting.text import plain_spec_text
 
 MAIL = Answers(
@@ -55,3 +55,13 @@ def test_usage_must_be_told_of_every_action():
     half = Answers(actions=["a", "b"], rules=["hours <= 1"], usage={"hours": {"a": 1.0}})
     with pytest.raises(InvalidInput, match="how many hours does 'b' use"):
         half.data(**SIZE)
+
+
+def test_usage_is_read_by_name_and_action():
+    assert read_usage("minutes:email=1,letter=9") == ("minutes", {"email": 1.0, "letter": 9.0})
+
+
+def test_guesses_stand_for_chances_that_nobody_told():
+    data, _ = Answers(actions=["email", "letter"], context=["age: 0..120"]).data(**SIZE)
+    assert data["context"] == {"age": {"type": "number", "min": 0.0, "max": 120.0, "outside": "clip"}}
+    assert data["environment"]["rewards"] == [[0.6, 0.4]]

@@ -67,6 +67,9 @@ def test_what_tells_the_reward_is_found():
 def test_columns_of_every_action():
     frame = Frame({"age": [1.0, 2.0], "reward_a": [0.0, 1.0], "reward_b": [1.0, 0.0], "size_a": [1.0, 2.0]})
     assert roles.find_per_action(look(frame)) == {"reward": {"a": "reward_a", "b": "reward_b"}}
+    both = Frame({f"{what}_{action}": [0.0, 1.0] for what in ("reward", "cost") for action in "ab"})
+    costs = {"a": "cost_a", "b": "cost_b"}
+    assert roles.find_per_action(look(both)) == {"reward": {"a": "reward_a", "b": "reward_b"}, "cost": costs}
 
 
 def test_the_good_one_of_two():

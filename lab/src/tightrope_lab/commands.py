@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -212,9 +213,8 @@ def bench(
     """
     from tightrope_lab import bench as benchmarks
 
-    data = benchmarks.bench(
-        cases, full=full, repeats=repeats, tell=lambda name: print(f"bench: {name}", file=sys.stderr)
-    )
+    tell = partial(print, "bench:", file=sys.stderr)
+    data = benchmarks.bench(cases, full=full, repeats=repeats, tell=tell)
     folder = output.folder()
     if folder is not None:
         benchmarks.write(data, folder)
@@ -250,8 +250,6 @@ def calibrate_hospital(*, source: Path, first_encounter: bool = False, output: O
 
     from tightrope_lab import calibration
 
-    if not source.is_file():
-        raise InvalidInput(f"--source: {source} must be a file, but it is none")
     fitted = calibration.calibrate_hospital(source, first_encounter=first_encounter)
     text = calibration.report(fitted)
     folder = output.folder()
@@ -268,18 +266,11 @@ def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
     head = ("scenario", "policy", "place", *JUDGED, "rounds above zero", "worst path", "µs a decision")
     order = {name: i for i, name in enumerate(dict.fromkeys(row["scenario"] for row in rows))}
     ranked = sorted(rows, key=lambda row: (order[row["scenario"]], row["place"] or len(rows), row["regret"]))
-    body = [
-        (
-            row["scenario"],
-            row["policy"],
-            _place_text(row),
-            *judged(row),
-            number_text(row["rounds_above"]),
-            number_text(row["worst_path_violation"]),
-            f"{row['decision_microseconds']:.0f}",
-        )
-        for row in ranked
-    ]
+    body = []
+    for row in ranked:
+        totals = [number_text(row[name]) for name in ("rounds_above", "worst_path_violation")]
+        time = f"{row['decision_microseconds']:.0f}"
+        body.append((row["scenario"], row["policy"], _place_text(row), *judged(row), *totals, time))
     return table("", head, body)
 
 

@@ -15,9 +15,8 @@ from tightrope.validation import Array
 
 def context_draws(seed: int, replication: int, rounds: int) -> Array:
     """The two uniforms of each round's first slot, (rounds, 2): which context comes, and a Bernoulli reward."""
-    return np.array(
-        [kernels.uniforms(seed, replication, t, kernels.CONTEXT_SLOT) for t in range(1, rounds + 1)]
-    )
+    slot = kernels.CONTEXT_SLOT
+    return np.array([kernels.uniforms(seed, replication, t, slot) for t in range(1, rounds + 1)])
 
 
 class EnvironmentDraws(NamedTuple):
@@ -33,13 +32,7 @@ class EnvironmentDraws(NamedTuple):
 
 
 def environment_draws(env: Environment, seed: int, replication: int, rounds: int) -> EnvironmentDraws:
-    """The draws of one replication under `simulate(..., seed=seed)`.
-
-    >>> import tightrope as tr
-    >>> env = tr.environments.Tabular([0.5, 0.5], rewards=[[0.1, 0.7], [0.4, 0.2]])
-    >>> environment_draws(env, seed=0, replication=0, rounds=4).contexts.shape
-    (4,)
-    """
+    """The draws of one replication under `simulate(..., seed=seed)`."""
     phases, drawn = phases_of(env, rounds), context_draws(seed, replication, rounds)
     contexts, everything = np.zeros(rounds, dtype=np.int64), np.arange(env.n_actions)
     random = any(phase.env.random_costs for phase in phases)

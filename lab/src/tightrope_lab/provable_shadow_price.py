@@ -121,7 +121,6 @@ class ProvableShadowPrice(Policy):
         return self._prices_in_force(self._price, self._pending.made + 1)
 
     def _choose(self, offer: Offer) -> Choice:
-        """The best by optimistic reward less the price of its costs."""
         t = self._pending.made + 1
         solved = self._solved(t) if self._solves_at(t) else None
         price = self._price if solved is None else solved
@@ -132,36 +131,31 @@ class ProvableShadowPrice(Policy):
         return Choice(best_row(values), rewards, values, note=solved)
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """Take up new prices, remember the round, and raise buffers that fell short."""
         t = self._pending.made + 1
         if choice.note is not None:
             self._price[...] = choice.note
-        self._remember(t, _remembered(offer, self._pending.made))
+        phi = None if offer.phi is None else offer.phi.copy()
+        self._remember(t, Remembered(offer.ids.copy(), phi, offer.W.copy(), self._pending.made))
         raised, ready = RULE.step(t, self._ledger.sums, self._raised, int(self._ready[0]))
         self._raised[...], self._ready[0] = raised, ready
 
     def _arrays(self) -> Arrays:
-        """Prices and the ratchet."""
         return {"price": self._price, "raised": self._raised, "ready": self._ready}
 
     def _state(self) -> Arrays:
-        """With the remembered rounds, row by row."""
         return {**super()._state(), **_packed(self._rounds, self._reward.n_features, self._n_constraints)}
 
     def _load(self, arrays: Arrays) -> None:
-        """Become what gave these arrays as its `state`."""
         rounds = list(_unpacked(arrays, self._reward, self._n_constraints))
         super()._load(arrays)
         self._rounds = rounds
 
     def _forget_inputs(self, numbers: Collection[int]) -> None:
-        """Drop what is kept of these decisions, the remembered rounds too."""
         super()._forget_inputs(numbers)
         wanted = {*numbers}
         self._rounds = [one for one in self._rounds if one.decision not in wanted]
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
-        """Go on where `old` stands, with what it remembers."""
         super()._resume(old, same_costs=same_costs, shifts=shifts)
         if isinstance(old, ProvableShadowPrice):
             self._rounds = old._rounds[: self.memory]
@@ -204,17 +198,13 @@ class ProvableShadowPrice(Policy):
             alike += "; with the guard on its own condition too"
         promises["finitely many rounds are in violation"] = f"almost surely, {alike}"
         known = _EXAMPLE_DELTA if delta is None else delta
-        found = theory.ratchet_promise(
-            K=self._n_constraints, delta=known, price_bound=self.price_cap, q=q, ratchet=RULE
-        )
+        K, most = self._n_constraints, self.price_cap
+        found = theory.ratchet_promise(K=K, delta=known, price_bound=most, q=q, ratchet=RULE)
         if delta is not None:
-            promises[
-                f"each buffer is raised at most {found.raises} times, and violations after round {RULE.t0} lie in the wait "
-                "after a raise"
-            ] = (
-                f"with probability {found.probability:.6g}, on the same condition; a wait may last until round "
-                f"{found.longest_wait:.1e}, and until then the proof excludes no violation"
-            )
+            late = f"violations after round {RULE.t0} lie in the wait after a raise"
+            sure = f"with probability {found.probability:.6g}, on the same condition"
+            wait = f"a wait may last until round {found.longest_wait:.1e}, and until then the proof excludes no violation"
+            promises[f"each buffer is raised at most {found.raises} times, and {late}"] = f"{sure}; {wait}"
         elif not self.guard:
             promises["finitely many rounds are in violation"] += (
                 f"; the proof excludes none before round {found.longest_wait:.1e} for δ = {_EXAMPLE_DELTA:g}: "
@@ -222,9 +212,8 @@ class ProvableShadowPrice(Policy):
             )
         # The proof compares with the best action by prices, which the guard may forbid.
         if not self.guard:
-            promises["regret of order √T up to logarithms"] = (
-                "in expectation, if rewards are also linear as the reward model says, with its full bonus"
-            )
+            linear = "if rewards are also linear as the reward model says, with its full bonus"
+            promises["regret of order √T up to logarithms"] = f"in expectation, {linear}"
         return promises
 
     def __repr__(self) -> str:
@@ -297,14 +286,8 @@ def _guard_holds(problem: Problem | None) -> str:
     without = theory.rounds_without_safe_action(truth.costs[met], truth.available[met])
     if not len(without):
         return " (which is so here)"
-    return (
-        f" (not so here: {len(without)} of {len(met)} contexts offer none, context {met[without[0]]} for one)"
-    )
-
-
-def _remembered(offer: Offer, decision: int) -> Remembered:
-    phi = None if offer.phi is None else offer.phi.copy()
-    return Remembered(offer.ids.copy(), phi, offer.W.copy(), decision)
+    few = f"{len(without)} of {len(met)} contexts offer none, context {met[without[0]]} for one"
+    return f" (not so here: {few})"
 
 
 def _packed(rounds: list[Remembered], d: int, K: int) -> Arrays:

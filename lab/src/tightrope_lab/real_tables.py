@@ -28,9 +28,6 @@ def digits() -> Tabular:
     """Handwritten digits to ten desks, one for each digit; reward 1 for the right one.
 
     Three desks are short of hands, one is owed work, and reading time is limited.
-
-    >>> digits()
-    Tabular('digits', contexts=1797, actions=10, features=62, constraints=5, costs fixed, seen before)
     """
     short = [Capacity(desk, at_most=0.08) for desk in ("1", "3", "8")]
     rules = Rules(
@@ -46,9 +43,6 @@ def breast_cancer() -> Tabular:
     """Tumours to a biopsy, a review or a discharge; what each is worth depends on the diagnosis.
 
     Few biopsies in all, some of small tumours, and reviews for audit.
-
-    >>> breast_cancer()
-    Tabular('breast-cancer', contexts=569, actions=3, features=31, constraints=3, costs fixed, seen before)
     """
     frame = _columns("breast_cancer")
     measured, malignant = [column for column in frame if column != "label"], frame["label"] == "0"
@@ -74,9 +68,6 @@ def wine() -> Tabular:
     """Wines of three growers to three shelves, one for each grower; reward 1 for the right one.
 
     One shelf takes few strong wines, one few light ones, one few of any.
-
-    >>> wine()
-    Tabular('wine', contexts=178, actions=3, features=14, constraints=3, costs fixed, seen before)
     """
     frame = _columns("wine")
     rules = [
@@ -104,10 +95,8 @@ def _columns(name: str) -> dict[str, NDArray[Any]]:
     try:
         from sklearn import datasets
     except ModuleNotFoundError as error:
-        message = (
-            f"the table {name.replace('_', '-')!r} comes with scikit-learn: pip install 'tightrope[data]'"
-        )
-        raise ModuleNotFoundError(message, name=error.name) from error
+        missing = f"the table {name.replace('_', '-')!r} comes with scikit-learn"
+        raise ModuleNotFoundError(f"{missing}: pip install 'tightrope[data]'", name=error.name) from error
     found = getattr(datasets, f"load_{name}")()
     columns = {str(column): found.data[:, i] for i, column in enumerate(found.feature_names)}
     return columns | {"label": found.target.astype(str)}

@@ -67,9 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except CycloptsError as error:
         if tokens[0] in LABORATORY and tokens[0] not in app:
-            return _complain(
-                f"`tightrope {tokens[0]}` is part of the laboratory: pip install tightrope-lab", BAD_INPUT
-            )
+            missing = f"`tightrope {tokens[0]}` is part of the laboratory: pip install tightrope-lab"
+            return _complain(missing, BAD_INPUT)
         return _complain(f"{_misread(error)}\nTry `tightrope --help`.", BAD_INPUT)
     except (InvalidInput, InfeasibleProblem) as error:
         return _complain(f"{error.said(_language(tokens))}{_where_examples_are(tokens)}", BAD_INPUT)
@@ -91,13 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 # Kinds of options that many commands have. `Trust` is for all that read what someone may have sent you.
 Flag = Annotated[bool, Parameter(negative=())]
 Several = Annotated[tuple[str, ...], Parameter(negative=())]
-Trust = Annotated[
-    bool,
-    Parameter(
-        negative=(),
-        help="Run the classes of your own that specs, journals and saved policies name, and their files: these are programs.",
-    ),
-]
+_TRUST = "Run the classes of your own that specs, journals and saved policies name, and their files: these are programs."
+Trust = Annotated[bool, Parameter(negative=(), help=_TRUST)]
 
 
 @Parameter(name="*")
@@ -111,7 +105,6 @@ class Output:
     "Folder for everything that the command produces; made if it is not there."
 
     def folder(self) -> Path | None:
-        """The folder, made, or None."""
         if self.out is not None:
             self.out.mkdir(parents=True, exist_ok=True)
         return self.out
@@ -192,7 +185,6 @@ _KINDS: Final[Mapping[Any, str]] = {
 
 
 def _misread(error: CycloptsError) -> str:
-    """What the parser of options complains of, in one line."""
     if isinstance(error, CoercionError) and error.target_type in _KINDS and error.token and error.argument:
         name = error.token.keyword or error.argument.name.lstrip("-").upper()
         return f'{name} must be {_KINDS[error.target_type]}, but got "{error.token.value}".'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 from pathlib import Path
 
@@ -24,18 +25,15 @@ def examples(*, force: bool = False, output: Output = DEFAULT) -> None:
     """
     found = shipped()
     folder = output.out or Path("examples")
-    lacking = {name: source for name, source in found.items() if not (folder / name).exists()}
-    differing = {
-        name: source
-        for name, source in found.items()
-        if name not in lacking and (folder / name).read_bytes() != source.read_bytes()
-    }
+    there = {name: source for name, source in found.items() if (folder / name).exists()}
+    differing = [name for name, source in there.items() if not filecmp.cmp(source, folder / name, False)]
     if differing and not force:
         listed = ", ".join(differing)
         raise InvalidInput(f"{folder} holds files that differ ({listed}). Use --force to overwrite them.")
-    for name, source in {**lacking, **differing}.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, folder / name)
+    for name, source in found.items():
+        if name not in there or name in differing:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, folder / name)
     rows = [[str(folder / name), _first_words(source)] for name, source in found.items()]
     data = {"folder": str(folder), "files": list(found)}
     output.show(data, table("", ["file", "what it shows"], rows), f"{len(found)} files are in {folder}")
@@ -54,7 +52,6 @@ def shipped() -> dict[str, Path]:
 
 
 def _first_words(path: Path) -> str:
-    """The first line of its comment or docstring."""
     if path.suffix not in (".toml", ".py"):
         return ""
     first = path.read_text(encoding="utf-8").partition("\n")[0]

@@ -117,22 +117,17 @@ def init(
         text = plain_spec_text(data, reasons, asked=asked)
     else:
         if actions or chance:
-            raise InvalidInput(
+            words = (
                 "--actions and --chance are for a start without a table: with --from, the table says both."
             )
+            raise InvalidInput(words)
         folder = output.out or Path(from_.name.split(".")[0])
         proposal = _proposal(from_, folder, columns, name, yes, output)
         text = spec_text(proposal, **size, asked=asked)
     from tightrope.starting import start
 
-    found = start(
-        text,
-        folder,
-        proposal=proposal,
-        force=force,
-        workers=workers,
-        tell=lambda line: print(line, file=sys.stderr),
-    )
+    tell = partial(print, file=sys.stderr)
+    found = start(text, folder, proposal=proposal, force=force, workers=workers, tell=tell)
     output.show(
         found.as_data(),
         "",
@@ -225,7 +220,7 @@ def _chance(text: str) -> tuple[str, float]:
     try:
         return name.strip(), float(value)
     except ValueError:
-        raise InvalidInput(f"--chance must look like 'letter=0.4', but got {text!r}.") from None
+        raise InvalidInput(field="chance", must="look like 'letter=0.4'", got=text) from None
 
 
 def _ask(question: str, default: str) -> str:

@@ -15,15 +15,10 @@ from tightrope.cli.tables import table
 from tightrope.errors import InvalidInput
 
 Source = Annotated[str, Parameter(help="A SQLite journal, the service's --data folder, or postgresql://…")]
-ExperimentName = Annotated[
-    str | None, Parameter(help="The experiment in a folder or database; required if it holds several.")
-]
-Heads = Annotated[
-    Path | None,
-    Parameter(
-        help="Folder of the heads that `serve` keeps on this machine for journals in a database; by default your state folder."
-    ),
-]
+_EXPERIMENT = "The experiment in a folder or database; required if it holds several."
+ExperimentName = Annotated[str | None, Parameter(help=_EXPERIMENT)]
+_HEADS = "Folder of the heads that `serve` keeps on this machine for journals in a database; by default your state folder."
+Heads = Annotated[Path | None, Parameter(help=_HEADS)]
 
 
 @command("tightrope replay data/ward-routing.sqlite --export all.parquet")
@@ -60,13 +55,11 @@ def replay(
         f"head {found.head}: keep it elsewhere, and compare with --head",
     ]
     if found.known is None:
-        parts.append(
-            "this machine keeps no head of the journal, so missing entries at its end can't be noticed here"
-        )
+        unknown = "missing entries at its end can't be noticed here"
+        parts.append(f"this machine keeps no head of the journal, so {unknown}")
     if found.erased:
-        parts.append(
-            f"{found.erased:,} entries are erased; {found.not_repeated:,} could not be repeated for that, but the chain holds them"
-        )
+        lost = f"{found.not_repeated:,} could not be repeated for that, but the chain holds them"
+        parts.append(f"{found.erased:,} entries are erased; {lost}")
     if written is not None:
         parts.append(f"{written:,} entries written to {export}")
     output.show({**asdict(found), "exported": written}, *parts)

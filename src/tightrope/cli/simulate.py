@@ -100,7 +100,6 @@ def oracle(
 
 
 def _theory_tables(found: Any, assumptions: Any) -> list[Any]:
-    """The constants of the theorems, and which of their assumptions hold."""
     tau = None if assumptions is None else assumptions.tau_prime
     facts = [
         ("program", found.baseline),

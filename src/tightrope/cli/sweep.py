@@ -146,7 +146,6 @@ def _kept() -> Iterator[None]:
 
 
 def _failures(data: dict[str, Any]) -> str:
-    """The cells that failed, a line for each of the first."""
     said = [f"{data['failed']:,} of {data['cells']:,} cells failed"]
     for one in data["failures"]:
         settings = ", ".join(f"{path} = {value}" for path, value in one["settings"].items())

@@ -28,7 +28,6 @@ def summary_table(rows: Sequence[dict[str, Any]], *labels: str) -> Any:
 
 
 def judged(row: dict[str, Any]) -> tuple[str, str, str]:
-    """What every run is judged by."""
     return interval_text(row, "regret"), interval_text(row, "violation"), number_text(row["last_violation"])
 
 

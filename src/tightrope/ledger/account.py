@@ -103,7 +103,6 @@ class LimitAccount(Account):
 
     @property
     def allowed(self) -> float:
-        """What it has allowed, or required, so far."""
         if self.counts is None:
             return math.nan
         return self.counts.allowed + self.counts.decisions * self.column.limit
@@ -133,14 +132,7 @@ class LimitAccount(Account):
 
 
 class ExactAccount(Account):
-    """An amount in exact decimals. What is reserved counts as taken until it is settled, kept or released.
-
-    >>> account = ExactAccount(Address("vouchers"), Decimal(1))
-    >>> for _ in range(10):
-    ...     account.book(amount(0.1))
-    >>> account.left, account.fits(amount(0.1))
-    (Decimal('0.0'), False)
-    """
+    """An amount in exact decimals. What is reserved counts as taken until it is settled, kept or released."""
 
     __slots__ = ("allowed", "reserved", "used")
 

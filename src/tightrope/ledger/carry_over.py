@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ def carried_over(
     for name in reset:
         if name not in names:
             known = ", ".join(map(repr, sorted(names))) or "none"
-            raise InvalidInput(f"reset_caps must name hard caps of the new spec, {known}, but got {name!r}.")
+            raise InvalidInput(field="reset_caps", must=f"name hard caps of the new spec, {known}", got=name)
     before = [*map(Spent.under, old), *spent]
     renamed = _renamed(old, before, new, reset)
     kept = [one for k, one in enumerate(before) if k not in renamed.values()]
@@ -107,8 +108,9 @@ def _renamed(
             used = f"{was.taken.normalize():f} of {was.allowed.normalize():f} used"
             raise InvalidInput(
                 f"the hard cap {was.name!r} ({used}) is gone, and {name!r} is new: if it is the same cap under another name "
-                f"or as another kind of rule, it would begin again at 0. Keep {was.name!r} as it is; or, to let {name!r} "
-                f"begin at 0, start with --accept-changes --reset-caps {shlex.quote(name)}."
+                "or as another kind of rule, it would begin again at 0.",
+                remedy=f"Keep {was.name!r} as it is; or, to let {name!r} begin at 0, start with --accept-changes "
+                f"--reset-caps {shlex.quote(name)}.",
             )
     return found
 
@@ -121,7 +123,4 @@ def _begin(cap: Spent, before: Sequence[Spent], same: Sequence[int], present: in
     touching = [one for one in before if one.touches(cap)]
     whole = [Decimal(one.used) for one in touching if one.covers(cap)]
     parts = [Decimal(one.used) for one in touching if not one.covers(cap)]
-    total = ZERO
-    for part in parts:
-        total = added(total, part)
-    return max([total, *whole, *counted])
+    return max([functools.reduce(added, parts, ZERO), *whole, *counted])

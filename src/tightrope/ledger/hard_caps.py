@@ -70,13 +70,12 @@ class HardCap(ExactAccount):
     def __init__(self, spec: RuleSpec, rules: Rules, where: str) -> None:
         rule, total = spec.rule, spec.total
         if not spec.hard or total is None:
-            raise InvalidInput(
-                "a hard cap needs both `hard = true` and `total`, but one is missing.", within=where
-            )
+            words = "a hard cap needs both `hard = true` and `total`, but one is missing."
+            raise InvalidInput(words, within=where)
         if "at_most" not in dict(rule.sides):
             words = f"a hard cap needs a rule with at_most, but this one reads '{rule}'."
             raise InvalidInput(words, within=f"{where}.total")
-        quantity = rule.quantity
+        self.usage, actions, (_, high) = rule.quantity
         if rule.seen == "after" and not rule.declared:
             why = "usage is seen after acting, so until then the cap reserves the most that it may be"
             raise InvalidInput(f"is missing, such as range = [0, 1]: {why}.", within=f"{where}.range")
@@ -84,15 +83,14 @@ class HardCap(ExactAccount):
         super().__init__(Address(rules.names[self._column], hard=True), amount(total))
         self.rule: Rule = rule
         # What it counts, whatever its limits are.
-        named = None if quantity.actions is None else tuple(map(str, quantity.actions))
-        self.key = (rule.kind, quantity.usage, named, members(rule.among) or None, rule.seen)
-        self.name = quantity.usage or str(rule)
-        self.usage = quantity.usage
-        self.after = quantity.usage is not None and rule.seen == "after"
-        self.high = amount(quantity.range[1])
+        named = None if actions is None else tuple(map(str, actions))
+        self.key = (rule.kind, self.usage, named, members(rule.among) or None, rule.seen)
+        self.name = self.usage or str(rule)
+        self.after = self.usage is not None and rule.seen == "after"
+        self.high = amount(high)
         self.withheld: Withheld | None = None
         self._names = rules.registry
-        self._counted = None if quantity.actions is None else {*rules.registry.ids(quantity.actions)}
+        self._counted = None if actions is None else {*rules.registry.ids(actions)}
 
     def renames(self, other: HardCap) -> bool:
         """Whether it is the other cap, and only what it counts has another name."""

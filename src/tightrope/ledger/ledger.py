@@ -43,17 +43,6 @@ class Ledger:
         Its rules and which of them are hard.
     policy : Summed, optional
         Who adds up the costs: without one the ledger does (`book`).
-
-    Examples
-    --------
-    >>> from tightrope.spec import make_spec
-    >>> rule = {"kind": "capacity", "action": "a", "at_most": 0.5, "hard": True, "total": 1}
-    >>> ledger = Ledger(make_spec({"actions": ["a", "b"], "rule": [rule]}))
-    >>> room = ledger.room(None, {}, None)
-    >>> room.rows, ledger.take(room.needs[0]), ledger.room(None, {}, None).rows
-    ([0, 1], (), [1])
-    >>> ledger.account(Address("capacity a", hard=True)).left
-    Decimal('0.0')
     """
 
     def __init__(self, spec: Spec, policy: Summed | None = None) -> None:
@@ -123,11 +112,8 @@ class Ledger:
         counted = self._counted.get(key)
         if counted is None:
             force = self._in_force(group)
-            counted = [
-                one.counts
-                for one in self.limits
-                if one.counts is not None and force[one.k] and one.column.rule.seen == seen
-            ]
+            now = (one for one in self.limits if force[one.k] and one.column.rule.seen == seen)
+            counted = [one.counts for one in now if one.counts is not None]
             if len(self._counted) >= _KEPT:
                 self._counted.clear()
             self._counted[key] = counted
@@ -172,9 +158,8 @@ class Ledger:
         withheld = msgspec.convert(saved["withheld"], list[Withheld | None])
         for cap, (name, used, reserved), run in zip(self.caps, saved["caps"], withheld, strict=True):
             if cap.name != name:
-                raise InvalidInput(
-                    f"the snapshot counts a hard cap {name!r} where the spec has {cap.name!r}."
-                )
+                other = f"counts a hard cap {name!r} where the spec has {cap.name!r}"
+                raise InvalidInput(field="the snapshot", problem=other)
             cap.used, cap.reserved, cap.withheld = Decimal(used), Decimal(reserved), run
         self.spent = msgspec.convert(saved["spent"], list[Spent])
         self.restore_counts(saved)

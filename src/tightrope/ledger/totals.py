@@ -13,13 +13,7 @@ from tightrope.validation import Array
 
 
 class Totals:
-    """The sums of K costs, in arrays that kernels read and write: its own, or views on those of a policy's core (`on`).
-
-    >>> totals = Totals(2)
-    >>> totals.book(np.array([0.5, -0.25]))
-    >>> totals.totals
-    array([ 0.5 , -0.25])
-    """
+    """The sums of K costs, in arrays that kernels read and write: its own, or views on those of a policy's core (`on`)."""
 
     __slots__ = ("owned", "rests", "sums")
 
@@ -52,13 +46,7 @@ class Totals:
             self.sums += costs
 
     def kept_rows(self, W: Array) -> NDArray[np.bool_]:
-        """The rows of W (J, K) that leave every total at or below 0; where there is none, those that exceed it least.
-
-        >>> Totals.on(np.array([-0.2]), np.zeros(1)).kept_rows(np.array([[0.1], [0.2], [0.3]])).tolist()
-        [True, True, False]
-        >>> Totals.on(np.array([0.5]), np.zeros(1)).kept_rows(np.array([[0.1], [-0.2], [0.3]])).tolist()
-        [False, True, False]
-        """
+        """The rows of W (J, K) that leave every total at or below 0; where there is none, those that exceed it least."""
         after = np.empty(W.shape)
         kernels.totals_with(self.sums, self.rests, W, after)
         excess = np.maximum(0.0, after).max(axis=1, initial=0.0)
@@ -73,6 +61,5 @@ class Totals:
             array[...] = arrays[name]
 
     def take_over(self, k: int, other: Totals, was: int) -> None:
-        """Column k goes on from a column of others."""
         for mine, theirs in zip(self.arrays().values(), other.arrays().values(), strict=True):
             mine[k] = theirs[was]

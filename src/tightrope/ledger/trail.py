@@ -23,15 +23,7 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Trail(msgspec.Struct):
-    """Moments at equal distances, twice as far apart whenever there are too many.
-
-    >>> trail = Trail()
-    >>> for n in range(1, 1000):
-    ...     if trail.due(n):
-    ...         trail.add(Moment(n, 0, 0, 0.0, [], [], [], []))
-    >>> len(trail.moments) < 240, trail.stride
-    (True, 8)
-    """
+    """Moments at equal distances, twice as far apart whenever there are too many."""
 
     moments: list[Moment] = []
     stride: int = 1
@@ -46,7 +38,6 @@ class Trail(msgspec.Struct):
             self.stride *= 2
 
     def begin_again(self) -> None:
-        """Forget the moments: other limits stand in their columns from now on."""
         self.moments = []
 
     def __iter__(self) -> Iterator[Moment]:

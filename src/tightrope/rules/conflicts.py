@@ -36,18 +36,13 @@ def refuse_conflicts(rules: Sequence[Rule], names: Actions, ranges: Ranges) -> N
             for (side, _), change in zip(rule.sides, changes, strict=True):
                 if change > _TOLERANCE * rule.scale:
                     relaxation[rule] = relaxation.get(rule, 0.0) + change
-                    verb = "raise" if side == "at_most" else "lower"
-                    which = f"{side} of " if len(rule.sides) > 1 else ""
-                    moves.append(f"{verb} {which}'{rule}' by {change:.6g}")
+                    moves.append(rule.moved(side, f"{change:.6g}"))
     if not conflict:
         return
     *most, last = (f"'{rule}'" for rule in conflict)
     named = f"{', '.join(most)} and {last} conflict" if most else f"{last} is out of reach"
-    total = sum(relaxation.values())
-    error = InfeasibleProblem(
-        f"no policy can meet these rules: {named}; "
-        f"changing limits by {total:.6g} in total would do: {', '.join(moves)}"
-    )
+    way_out = f"changing limits by {sum(relaxation.values()):.6g} in total would do: {', '.join(moves)}"
+    error = InfeasibleProblem(f"no policy can meet these rules: {named}; {way_out}")
     vars(error).update(rules=tuple(conflict), relaxation=relaxation)
     raise error
 
@@ -80,33 +75,27 @@ def _least_changes(
     if not population:
         return {}
     n = len(names)
-    quantities = [rule.quantity for rule in population]
-    start: dict[str, int] = {}
-    for quantity in quantities:
-        if quantity.usage is not None:
-            start.setdefault(quantity.usage, n * (1 + len(start)))
+    usages = dict.fromkeys(rule.quantity.usage for rule in population if rule.quantity.usage is not None)
+    start = {usage: n * (1 + i) for i, usage in enumerate(usages)}
     first_change = n * (1 + len(start))
     n_sides = sum(len(rule.sides) for rule in population)
     width = first_change + n_sides
 
-    rows = np.zeros((n_sides, width))
-    bounds = np.zeros(n_sides)
-    prices = np.zeros(width)
-    k = 0
-    for rule, quantity in zip(population, quantities, strict=True):
-        counted = np.arange(n) if quantity.actions is None else np.array(names.ids(quantity.actions))
-        for side, limit in rule.sides:
-            sign = 1.0 if side == "at_most" else -1.0
-            if quantity.usage is None:
-                rows[k, counted] = sign
-            else:
-                low, high = ranges[quantity.usage]
-                rows[k, counted] = sign * low / rule.scale
-                rows[k, start[quantity.usage] + counted] = sign * (high - low) / rule.scale
-            rows[k, first_change + k] = -1.0
-            bounds[k] = sign * limit / rule.scale
-            prices[first_change + k] = rule.scale if own_units else 1.0
-            k += 1
+    rows, bounds, prices = np.zeros((n_sides, width)), np.zeros(n_sides), np.zeros(width)
+    each = ((rule, side, limit) for rule in population for side, limit in rule.sides)
+    for k, (rule, side, limit) in enumerate(each):
+        usage, actions, _ = rule.quantity
+        counted = np.arange(n) if actions is None else np.array(names.ids(actions))
+        sign = 1.0 if side == "at_most" else -1.0
+        if usage is None:
+            rows[k, counted] = sign
+        else:
+            low, high = ranges[usage]
+            rows[k, counted] = sign * low / rule.scale
+            rows[k, start[usage] + counted] = sign * (high - low) / rule.scale
+        rows[k, first_change + k] = -1.0
+        bounds[k] = sign * limit / rule.scale
+        prices[first_change + k] = rule.scale if own_units else 1.0
     links = np.zeros((n * len(start), width))
     for i, offset in enumerate(start.values()):
         block = links[n * i : n * (i + 1)]

@@ -115,14 +115,7 @@ class Rule(ABC):
         return "decisions" if usage is None else usage.replace("_", " ")
 
     def one_more(self, side: Side) -> str:
-        """What one more unit of a limit is, in words: such as "one more nurse hour", "one required decision for b fewer".
-
-        >>> from tightrope.rules import Budget, Share
-        >>> Budget("nurse_hours", at_most=0.5).one_more("at_most"), Budget("heat", at_most=0.5).one_more("at_most")
-        ('one more nurse hour', 'one more unit of heat')
-        >>> Share("b", at_least=0.2).one_more("at_least")
-        'one required decision for b fewer'
-        """
+        """What one more unit of a limit is, in words: such as "one more nurse hour", "one required decision for b fewer"."""
         usage, actions, _ = self.quantity
         if usage is None:
             one = f"decision for {either(actions or ())}"
@@ -130,6 +123,11 @@ class Rule(ABC):
             one = self.unit[:-1] if _plural(self.unit) else f"unit of {self.unit}"
             one += f" for {either(actions)}" if actions is not None else ""
         return f"one more {one}" if side == "at_most" else f"one required {one} fewer"
+
+    def moved(self, side: Side, by: str) -> str:
+        """How its limit is to be changed, in words."""
+        which = f"{side} of " if len(self.sides) > 1 else ""
+        return f"{'raise' if side == 'at_most' else 'lower'} {which}'{self}' by {by}"
 
     def to_data(self) -> dict[str, Any]:
         """The rule as a table of builtin types; `rule_from_data` reads it."""
@@ -162,10 +160,8 @@ class Rule(ABC):
         usage, actions, _ = self.quantity
         counted = "" if actions is None else actions_in_words(actions)
         subject = counted if usage is None else f"{usage} used by {counted}" if counted else usage
-        limits = " and ".join(
-            f"{side.replace('_', ' ')} {plain(limit) if usage else plain(100 * limit) + '%'}"
-            for side, limit in reversed(self.sides)
-        )
+        shown = [(side, plain(limit) if usage else f"{plain(100 * limit)}%") for side, limit in self.sides]
+        limits = " and ".join(f"{side.replace('_', ' ')} {limit}" for side, limit in reversed(shown))
         scope, unit = "", "per decision on average" if usage else "of decisions"
         if self.among is not None:
             several = len(members(self.among)) > 1
@@ -175,11 +171,9 @@ class Rule(ABC):
         return f"{scope}{subject}: {limits} {unit}{' (seen after acting)' if self.seen == 'after' else ''}"
 
     def __repr__(self) -> str:
-        first, *others = fields(self)  # type: ignore[arg-type]
-        stated = [
-            f"{one.name}={value!r}" for one in others if (value := getattr(self, one.name)) != one.default
-        ]
-        return f"{type(self).__name__}({', '.join([repr(getattr(self, first.name)), *stated])})"
+        first, *others = ((one, getattr(self, one.name)) for one in fields(self))  # type: ignore[arg-type]
+        stated = [f"{one.name}={value!r}" for one, value in others if value != one.default]
+        return f"{type(self).__name__}({', '.join([repr(first[1]), *stated])})"
 
     def _repr_html_(self) -> str:
         return displays.page(str(self))
@@ -217,22 +211,16 @@ class UsageRule(Rule):
 
     @property
     def quantity(self) -> Quantity:
-        return Quantity(
-            self.name,
-            members(getattr(self, "action", None)) or None,
-            self._suggested() if self.range is None else self.range,
-        )
+        actions = members(getattr(self, "action", None)) or None
+        return Quantity(self.name, actions, self._suggested() if self.range is None else self.range)
 
     @property
     def declared(self) -> bool:
         return self.range is not None
 
     def _suggested(self) -> tuple[float, float]:
-        far = [
-            math.copysign(math.ldexp(1.0, math.frexp(2.0 * limit)[1]), limit)
-            for _, limit in self.sides
-            if not 0.0 <= limit <= 1.0
-        ]
+        outside = [limit for _, limit in self.sides if not 0.0 <= limit <= 1.0]
+        far = [math.copysign(math.ldexp(1.0, math.frexp(2.0 * limit)[1]), limit) for limit in outside]
         return min([0.0, *far]), max([1.0, *far])
 
 
@@ -276,11 +264,7 @@ def rule_from_data(table: object, where: str) -> Rule:
 
 
 def rule_fields(kind: str) -> dict[str, bool]:
-    """The fields of a kind of rule, and whether each must be given.
-
-    >>> rule_fields("capacity")
-    {'action': True, 'at_most': True, 'among': False, 'seen': False, 'name': False}
-    """
+    """The fields of a kind of rule, and whether each must be given."""
     return {one.name: one.default is MISSING for one in fields(RULE_KINDS.find(kind))}
 
 
@@ -288,14 +272,12 @@ def rule_fields(kind: str) -> dict[str, bool]:
 
 
 def members(names: Any) -> tuple[Any, ...]:
-    """A name, several or None, as a tuple."""
     if names is None:
         return ()
     return names if isinstance(names, tuple) else (names,)
 
 
 def either(names: Action | Sequence[Action]) -> str:
-    """Names in words: "a, b or c"."""
     *most, last = map(str, members(names))
     return f"{', '.join(most)} or {last}" if most else last
 
@@ -313,7 +295,6 @@ def _plural(word: str) -> bool:
 
 
 def plain(number: float) -> str:
-    """A number as a person writes it."""
     return f"{number:.12g}"
 
 

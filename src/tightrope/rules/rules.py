@@ -41,64 +41,35 @@ class Column(NamedTuple):
         return 1.0 if self.side == "at_most" else -1.0
 
     def shift(self, other: Column) -> float:
-        """By how much costs grow where `other` takes the place of this column, and differs in its limit alone.
-
-        >>> import tightrope as tr
-        >>> was, now = (tr.Rules([tr.Budget("hours", at_most=n, range=(0, 8))], ["a", "b"]).columns[0] for n in (3, 5))
-        >>> was.shift(now)
-        -0.25
-        """
+        """By how much costs grow where `other` takes the place of this column, and differs in its limit alone."""
         return self.sign * (self.limit - other.limit) / self.rule.scale
 
     def in_units(self, cost: float) -> float:
-        """The rule's quantity, in its own units, at a cost of this column.
-
-        >>> import tightrope as tr
-        >>> [column] = tr.Rules([tr.Budget("hours", at_most=3.0, range=(0, 8))], ["a", "b"]).columns
-        >>> column.in_units(0.25)
-        5.0
-        """
+        """The rule's quantity, in its own units, at a cost of this column."""
         return self.limit + self.sign * self.rule.scale * cost
 
     def price_words(self, price: float) -> str:
-        """What the limit costs, in a sentence: `price` is the reward per decision that moving it by one unit would earn.
-
-        >>> import tightrope as tr
-        >>> cents, share = tr.Rules([tr.Budget("cents", 250, range=(0, 1000)), tr.Share("b", at_least=0.2)], ["a", "b"]).columns
-        >>> cents.price_words(0.000268)
-        'cents: one more cent per decision would earn 0.000268 per decision.'
-        >>> share.price_words(0.31)
-        'share b: a limit one percentage point lower would earn 0.0031 per decision.'
-        """
+        """What the limit costs, in a sentence: `price` is the reward per decision that moving it by one unit would earn."""
         if self.rule.quantity.usage is None:
-            way = "higher" if self.side == "at_most" else "lower"
-            return (
-                f"{self.name}: a limit one percentage point {way} would earn {price / 100:.4g} per decision."
-            )
-        scope = "" if self.rule.among is None else f" of {either(self.rule.among)}"
-        return f"{self.name}: {self.rule.one_more(self.side)} per decision{scope} would earn {price:.4g} per decision."
+            move = f"a limit one percentage point {'higher' if self.side == 'at_most' else 'lower'}"
+            price /= 100
+        else:
+            scope = "" if self.rule.among is None else f" of {either(self.rule.among)}"
+            move = f"{self.rule.one_more(self.side)} per decision{scope}"
+        return f"{self.name}: {move} would earn {price:.4g} per decision."
 
 
 def moves_in_words(moves: Mapping[str, float], rules: Rules | None) -> str:
-    """Changes of limits, by the names of their columns, in words: which limit to raise or lower, and by how much.
-
-    >>> import tightrope as tr
-    >>> rules = tr.Rules([tr.Budget("cents", at_most=100, range=(0, 1000))], ["a", "b"])
-    >>> moves_in_words({"cents": 23.0}, rules), moves_in_words({"cost 1": 0.2}, None)
-    ("raise 'cents: at most 100 per decision on average' by 23", "raise the limit of 'cost 1' by 0.2")
-    """
+    """Changes of limits, by the names of their columns, in words: which limit to raise or lower, and by how much."""
     columns = {} if rules is None else {column.name: column for column in rules.columns}
     said = []
     for name, move in moves.items():
         if name not in columns:
             said.append(f"raise the limit of {name!r} by {move:.4g}")
             continue
-        column = columns[name]
-        which = f"{column.side} of " if len(column.rule.sides) > 1 else ""
-        verb = "raise" if column.side == "at_most" else "lower"
-        share = column.rule.quantity.usage is None
+        rule, share = columns[name].rule, columns[name].rule.quantity.usage is None
         by = f"{100 * move:.4g} percentage points" if share else f"{move:.4g}"
-        said.append(f"{verb} {which}'{column.rule}' by {by}")
+        said.append(rule.moved(columns[name].side, by))
     return ", ".join(said)
 
 
@@ -196,14 +167,12 @@ class Rules:
                 raise InvalidInput(field=Place("rules", i), problem=again)
             for action in rule.quantity.actions or ():
                 if action not in self.registry:
-                    raise InvalidInput(
-                        self.registry.unknown(action), field=Place("rules", i, "action"), within=f"rules[{i}]"
-                    )
-            if self.groups is not None:
-                for group in members(rule.among):
-                    if group not in self.groups:
-                        words = _unknown_group(group, self.groups)
-                        raise InvalidInput(words, field=Place("rules", i, "among"), within=f"rules[{i}]")
+                    words = self.registry.unknown(action)
+                    raise InvalidInput(words, field=Place("rules", i, "action"), within=f"rules[{i}]")
+            for group in members(rule.among):
+                if self.groups is not None and group not in self.groups:
+                    words = _unknown_group(group, self.groups)
+                    raise InvalidInput(words, field=Place("rules", i, "among"), within=f"rules[{i}]")
         self._ranges = usage_ranges(self._rules)
         self._allowed = where_declared(self._ranges, self._rules, lambda low, high: ANY)
         self.columns = _name_columns(self._rules)
@@ -233,13 +202,9 @@ class Rules:
         self.seen.flags.writeable = False
         self.cost_range.flags.writeable = False
         self._usages = [quantity.usage for quantity in quantities]
-        of_usage = {
-            name: np.asarray(
-                self._weights[:, [k for k, one in enumerate(self._usages) if one == name]].any(axis=1)
-            )
-            for name in self._ranges
-        }
-        self._usage = UsageReader(self.registry, self._ranges, self._allowed, of_usage)
+        columns_of = {name: [k for k, one in enumerate(self._usages) if one == name] for name in self._ranges}
+        counted_of = {name: np.asarray(self._weights[:, ks].any(axis=1)) for name, ks in columns_of.items()}
+        self._usage = UsageReader(self.registry, self._ranges, self._allowed, counted_of)
         self._among = [frozenset(members(column.rule.among)) for column in self.columns]
         self._all_groups = frozenset[str]().union(*self._among)
         # Groups that need no second look: named by a rule, declared, or warned of already.
@@ -381,19 +346,16 @@ class Rules:
         array([[ 0.5 ,  0.25],
                [-0.5 , -0.25]])
         """
-        ids, asked = (
-            self.registry.ids(actions),
-            ~self.seen if after else np.ones(self.n_constraints, dtype=np.bool_),
-        )
+        ids = self.registry.ids(actions)
+        asked = ~self.seen if after else np.ones(self.n_constraints, dtype=np.bool_)
         told: list[Group] = [group] if group is None or isinstance(group, str) else list(group)
         if len(told) not in (1, len(ids)):
             raise InvalidInput(field="group", must=f"be that of each of {len(ids)} decisions", got=len(told))
         given: dict[str, Any] = dict(usage or {})
         for name, one in given.items():
             if np.ndim(one) and len(one) != len(ids):
-                raise InvalidInput(
-                    field=Place("usage", Key(name)), must=f"be one number or {len(ids)}", got=len(one)
-                )
+                field = Place("usage", Key(name))
+                raise InvalidInput(field=field, must=f"be one number or {len(ids)}", got=len(one))
         sets = [self._context_groups(one, asked) for one in told] * (len(ids) if len(told) == 1 else 1)
         costs = np.zeros((len(ids), self.n_constraints))
         for here in set(sets):
@@ -460,15 +422,11 @@ class Rules:
 
     def _context_groups(self, group: Group, needed: NDArray[np.bool_]) -> frozenset[str] | None:
         if group is None:
-            if self._all_groups:
-                for column, need in zip(self.columns, needed, strict=True):
-                    if need and column.rule.among is not None:
-                        empty = Either("()", "an empty list")
-                        words = Text("is missing (give {empty} for a context in no group)", empty=empty)
-                        raise InvalidInput(
-                            field="group",
-                            problem=Text("{words}: a rule reads '{rule}'", words=words, rule=column.rule),
-                        )
+            for column, need in zip(self.columns, needed, strict=True) if self._all_groups else ():
+                if need and column.rule.among is not None:
+                    missing = "is missing (give {empty} for a context in no group): a rule reads '{rule}'"
+                    empty = Either("()", "an empty list")
+                    raise InvalidInput(field="group", problem=Text(missing, empty=empty, rule=column.rule))
             return None
         groups = (group,) if isinstance(group, str) else tuple(group)
         for member in groups:
@@ -480,13 +438,11 @@ class Rules:
 
     def _look_at_new(self, groups: tuple[str, ...]) -> None:
         """Refuse groups that were not declared, and warn once of those that look like a slip."""
-        slip = self.group_slip(groups)
-        if slip is not None:
+        if (slip := self.group_slip(groups)) is not None:
             if self.groups is not None:
                 raise InvalidInput(slip, field="group")
-            warn(
-                f"{slip}. No rule among groups holds for it; `Rules(..., groups=[...])` says which groups there are."
-            )
+            remedy = "`Rules(..., groups=[...])` says which groups there are"
+            warn(f"{slip}. No rule among groups holds for it; {remedy}.")
         if len(self._met) >= _MAX_PLANS:
             self._met = set(self._all_groups)
         self._met.update(groups)
@@ -552,7 +508,7 @@ class Rules:
             raise InvalidInput(field=field, problem=f"is missing: a rule reads '{self.columns[k].rule}'")
         costs = plan.base.copy()
         filled = (plan.weights * values[plan.counted].T - plan.offsets) / plan.scales
-        # A rule that is seen after acting counts nothing where its usage is not known yet.
+        # Seen after acting: nothing counts where the usage is not known yet.
         costs[:, plan.columns] = np.where(known, filled, 0.0)
         return costs
 
@@ -585,10 +541,8 @@ def _require_rule(what: str, given: object) -> None:
 def _name_columns(rules: Sequence[Rule]) -> tuple[Column, ...]:
     chosen = [rule.label for rule in rules if rule.label is not None]
     for name in chosen:
-        if chosen.count(name) > 1:
-            raise InvalidInput(
-                f"name must be unique, but {name!r} comes {chosen.count(name)} times.", within="rules"
-            )
+        if (n := chosen.count(name)) > 1:
+            raise InvalidInput(f"name must be unique, but {name!r} comes {n} times.", within="rules")
     taken, columns = set(chosen), []
     for rule in rules:
         for side, _ in rule.sides:

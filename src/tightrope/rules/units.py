@@ -21,10 +21,6 @@ class Units:
 
     A cost W of column k stands for scales[k] · W units of what its rule counts. A rule among groups counts only the decisions of
     those groups: the part shares[k] of all decisions, 1 for a rule that counts every decision.
-
-    >>> units = Units(np.array([1000.0, 1.0]), np.array([1.0, 0.25]))
-    >>> units.prices([0.2695, 0.4]).tolist(), units.totals([0.01, 0.01]).tolist(), units.means([0.01, 0.01]).tolist()
-    ([0.0002695, 0.1], [10.0, 0.01], [10.0, 0.04])
     """
 
     scales: Array

@@ -21,12 +21,8 @@ MOST_VALUES = 20
 _FEW = 20
 _MOSTLY = 0.5
 # What columns of each kind are called, the surest names first; "good" are values that mean success.
-NAMES: dict[str, list[str]] = {
-    kind: names.split()
-    for kind, names in json.loads(
-        resources.files(__package__).joinpath("column_names.json").read_text()
-    ).items()
-}
+_NAMES = json.loads(resources.files(__package__).joinpath("column_names.json").read_text())
+NAMES: dict[str, list[str]] = {kind: names.split() for kind, names in _NAMES.items()}
 
 
 @dataclass(frozen=True)
@@ -45,37 +41,25 @@ class Column:
 
     @property
     def n_values(self) -> int:
-        """How many different values there are."""
         return len(self.values)
 
     @property
     def words(self) -> frozenset[str]:
-        """The words that its name is made of."""
         return words_of(self.name)
 
     @property
     def missing_share(self) -> float:
-        """The share of rows without a value."""
         return self.missing / self.rows
 
 
 def words_of(name: str) -> frozenset[str]:
-    """The words that a name is made of.
-
-    >>> sorted(words_of("nurseHours_used"))
-    ['hours', 'nurse', 'used']
-    """
+    """The words that a name is made of: nurseHours_used has nurse, hours and used."""
     apart = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
     return frozenset(word for word in re.split(r"[^a-z0-9äöüßéèç]+", apart.lower()) if word)
 
 
 def look(frame: Frame) -> dict[str, Column]:
-    """All columns of a table.
-
-    >>> seen = look(Frame({"age": [41.0, 35.5, None], "sex": ["f", "m", "f"], "urgent": [0, 1, 1]}))
-    >>> [(one.name, one.kind, one.missing) for one in seen.values()]
-    [('age', 'number', 1), ('sex', 'category', 0), ('urgent', 'boolean', 0)]
-    """
+    """All columns of a table."""
     return {name: _column(name, frame) for name in frame.names}
 
 
@@ -109,13 +93,9 @@ def _column(name: str, frame: Frame) -> Column:
 def _of_texts(values: tuple[str, ...], n: int, words: frozenset[str]) -> Kind:
     if all(_is_date(one) for one in values):
         return "date"
-    if n >= _FEW and len(values) > _MOSTLY * n:
-        return (
-            "id"
-            if words.intersection(NAMES["id"]) or all(" " not in one.strip() for one in values)
-            else "text"
-        )
-    return "category"
+    if n < _FEW or len(values) <= _MOSTLY * n:
+        return "category"
+    return "id" if words & {*NAMES["id"]} or all(" " not in one.strip() for one in values) else "text"
 
 
 def _is_date(text: str) -> bool:

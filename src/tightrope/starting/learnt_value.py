@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, replace
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,7 +71,6 @@ class Rows:
         return np.asarray(np.isnan(self.known).any(axis=(0, 1)))
 
     def at(self, which: NDArray[Any]) -> Rows:
-        """Some of the rows."""
         some: dict[str, Any] = {name: None if one is None else one[which] for name, one in vars(self).items()}
         return Rows(**some)
 
@@ -146,7 +146,6 @@ class LearntValue:
     clipped: float  # the share of rows in which what was done had a chance below 0.02
 
     def as_data(self, rules: Rules | None) -> dict[str, Any]:
-        """For machines."""
         names = () if rules is None else rules.names
         return {
             "policy": asdict(self.policy),
@@ -175,10 +174,9 @@ def learnt_value(rows: Rows, rules: Rules | None, *, seed: int = 0) -> LearntVal
     used, K = [], rows.known.shape[2]
     units = Units.of(rules, K, rows.force.mean(axis=0))
     for k, column in enumerate(() if rules is None else rules.columns):
-        ends = [
-            column.limit + column.sign * float(units.means(np.full(K, end))[k]) for end in astuple(over[k])
-        ]
-        used.append(Estimate(ends[0], min(ends[1:]), max(ends[1:])))
+        beyond = [float(units.means(np.full(K, end))[k]) for end in astuple(over[k])]
+        mean, *ends = (column.limit + column.sign * one for one in beyond)
+        used.append(Estimate(mean, min(ends), max(ends)))
     table = None if rows.actions is None else Estimate(*map(float, mean_interval(rows.rewards)))
     return LearntValue(
         policy=policy,
@@ -215,13 +213,9 @@ def _once(rows: Rows, rules: Rules | None, rng: np.random.Generator, penalties: 
     cost_range = np.zeros((0, 2)) if rules is None else rules.cost_range
     fold = np.arange(n) % FOLDS
     chances, penalty = _chances(rows, fold, penalties)
-    learnt = {
-        (f, g): Learnt.of(rows.at((fold != f) & (fold != g)), cost_range)
-        for f in range(FOLDS)
-        for g in range(f + 1)
-    }
-    policy = _judged(rows, fold, learnt, chances, fixed=False)
-    mix = _judged(rows, fold, learnt, chances, fixed=True)
+    pairs = combinations_with_replacement(range(FOLDS), 2)
+    learnt = {(f, g): Learnt.of(rows.at((fold != f) & (fold != g)), cost_range) for f, g in pairs}
+    policy, mix = (_judged(rows, fold, learnt, chances, fixed=fixed) for fixed in (False, True))
     rare = 0.0 if rows.actions is None else float((chances[np.arange(n), rows.actions] < LEAST_CHANCE).mean())
     return _Split(policy, mix, [learnt[f, f] for f in range(FOLDS)], rare, penalty)
 
@@ -287,19 +281,16 @@ def rows_of(spec: Spec, log: Log) -> Rows:
 
 def _usage(spec: Spec, log: Log) -> tuple[dict[str, Array], dict[str, tuple[Array, float]]]:
     """Usages that are known of every action, (n, J); and those of what was done, (n,), with the lowest that there can be."""
-    assert spec.rules is not None
     given: dict[str, Array] = {}
     logged: dict[str, tuple[Array, float]] = {}
-    for rule in spec.rules:
+    for rule in spec.rules or ():
         name, _, (low, _) = rule.quantity
         if name is None or name in given or name in logged:
             continue
         if name in spec.usage:
             fixed = [float(spec.usage[name].get(action, low)) for action in spec.actions]
             given[name] = np.tile(fixed, (len(log), 1))
-            continue
-        used = log.used(name, spec.actions, untold=low)
-        if used.ndim == 1:
+        elif (used := log.used(name, spec.actions, untold=low)).ndim == 1:
             logged[name] = (used, low)
         else:
             given[name] = used
@@ -336,14 +327,11 @@ def _judged(
         said = _mean(fitted[test], missed[test], weights[test])
         for g in range(FOLDS):
             if g != f:
-                moved[f, g] = said - _mean(*_parts(learnt[max(f, g), min(f, g)], own, p, fixed=fixed))
+                moved[f, g] = said - _mean(*_parts(learnt[min(f, g), max(f, g)], own, p, fixed=fixed))
     together = np.einsum("fgm,gfm->m", moved, moved) / FOLDS**2
     together[1:] = 0.0
-    found = []
-    for m in range(1 + K):
-        estimate, variance = _estimate(fitted[:, m], missed[:, m], weights, fold)
-        found.append(_Mean(estimate, variance, float(together[m])))
-    return found
+    columns = zip(fitted.T, missed.T, together.tolist())
+    return [_Mean(*_estimate(one, other, weights, fold), also) for one, other, also in columns]
 
 
 def _mean(fitted: Array, missed: Array, weights: Array) -> Array:
@@ -367,14 +355,10 @@ def _parts(one: Learnt, rows: Rows, chances: Array, *, fixed: bool) -> tuple[Arr
         return fitted, np.zeros_like(fitted), np.ones(len(rows))
     at = np.arange(len(rows)), rows.actions
     weights = pi[at] / np.maximum(LEAST_CHANCE, chances[at])
-    missed = np.zeros_like(used)
-    if rows.costs is not None:
-        missed = np.where(rows.unknown(), rows.costs - costs[at], 0.0)
-    return (
-        np.column_stack([(pi * rewards).sum(axis=1) - used @ prices, used]),
-        np.column_stack([rows.rewards - rewards[at] - missed @ prices, missed]),
-        weights,
-    )
+    done = costs[at] if rows.costs is None else rows.costs
+    missed = np.where(rows.unknown(), done - costs[at], 0.0)
+    fitted = np.column_stack([(pi * rewards).sum(axis=1) - used @ prices, used])
+    return fitted, np.column_stack([rows.rewards - rewards[at] - missed @ prices, missed]), weights
 
 
 def _estimate(

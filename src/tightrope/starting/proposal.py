@@ -37,7 +37,6 @@ class Proposal:
     parts: tuple[Part, ...]
 
     def why(self, role: str, what: str) -> str:
-        """The reason for a part."""
         return next(part.why for part in self.parts if (part.role, part.what) == (role, what))
 
     @property
@@ -89,9 +88,8 @@ def propose(
     of_rewards = [one.rpartition("=")[2] for one in reward]
     for given in (action, label, group, *context, *(usage or ()), *of_rewards):
         if given is not None and given not in columns:
-            raise InvalidInput(
-                f"{path}: there is no column {given!r}{did_you_mean(given, columns)}; it has: {', '.join(columns)}"
-            )
+            missing = f"there is no column {given!r}{did_you_mean(given, columns)}"
+            raise InvalidInput(f"{missing}; it has: {', '.join(columns)}", within=str(path))
     stated, parts = _outcome(columns, path, action, reward, label, success)
     used, why_used = _usage(frame, columns, stated, usage, group)
     history = History(file=file, **stated, usage=used, group=group)
@@ -100,14 +98,12 @@ def propose(
     if group is not None:
         parts.append(Part("group", group, _GIVEN))
     if log.left_out:
-        parts.append(
-            Part("left out", f"{log.left_out:,} rows", "they lack the action, the reward or what was used")
-        )
+        lacking = "they lack the action, the reward or what was used"
+        parts.append(Part("left out", f"{log.left_out:,} rows", lacking))
     declared, why = _context(frame, columns, history, context)
     if not declared:
-        raise InvalidInput(
-            f"{path}: no column is left that could be known before a decision: name one with --context"
-        )
+        nothing = "no column is left that could be known before a decision: name one with --context"
+        raise InvalidInput(nothing, within=str(path))
     encoder = Encoder(declared).fit(log.frame)
     made, why_rules = _rules(log, rules)
     return Proposal(name, history, log, encoder, tuple(made), (*parts, *why_rules, *why))
@@ -136,13 +132,10 @@ def _outcome(
         known = per_action["reward"]
         why = f"there is one for each of {len(known)} actions, by their names: a row tells what each would have earned"
         return {"reward": known}, [Part("reward", one, why) for one in known.values()]
-    found: Part | None
-    if reward:
-        found = Part("reward", reward[0], _GIVEN)
-    else:
-        found = roles.find_reward(columns, [action] if action else (), success)
-    given = Part("action", action, _GIVEN) if action else None
-    done = given or roles.find_action(columns, [found.what] if found else ())
+    stated_reward = Part("reward", reward[0], _GIVEN) if reward else None
+    found = stated_reward or roles.find_reward(columns, [action] if action else (), success)
+    stated_action = Part("action", action, _GIVEN) if action else None
+    done = stated_action or roles.find_action(columns, [found.what] if found else ())
     unsaid = not reward and action is None and (done is None or found is None)
     if unsaid and (right := roles.find_label(columns)) is not None:
         return {"label": right.what}, [right]
@@ -154,10 +147,8 @@ def _outcome(
         could = [one.name for one in columns.values() if roles.is_outcome(one) and one.name != done.what]
         raise InvalidInput(_unclear(path, "was earned", "--reward", could))
     if (n := columns[done.what].n_values) > roles.MOST_ACTIONS:
-        raise InvalidInput(
-            f"{path}: column {done.what!r} has {n:,} different values, but at most {roles.MOST_ACTIONS} can be actions. Name "
-            "another with --action"
-        )
+        many = f"has {n:,} different values, but at most {roles.MOST_ACTIONS} can be actions"
+        raise InvalidInput(f"{path}: column {done.what!r} {many}.", remedy="Name another with --action")
     stated: dict[str, Any] = {"action": done.what, "reward": found.what}
     column = columns[found.what]
     if success is not None or column.kind not in ("number", "boolean"):
@@ -169,19 +160,16 @@ def _outcome(
 
 def _success(path: Path, column: Column, success: str | None) -> tuple[Any, str]:
     """The entry of a column that counts as 1, and why."""
+    where, values = f"{path}: column {column.name!r}", _listed(column.values)
     if success is None:
         good = roles.good_value(column)
         if good is None:
-            raise InvalidInput(
-                f"{path}: column {column.name!r} holds {_listed(column.values)}: say with --success which of them is good"
-            )
+            raise InvalidInput(f"{where} holds {values}: say with --success which of them is good")
         return good, f"{good!r} counts as 1, all else as 0"
     for one in column.values:
         if success in (str(one), action_name(one)):
             return one, f"{one!r} counts as 1, all else as 0, as you said"
-    raise InvalidInput(
-        f"{path}: column {column.name!r} must hold --success {success!r}, but it holds {_listed(column.values)}"
-    )
+    raise InvalidInput(f"{where} must hold --success {success!r}, but it holds {values}")
 
 
 def _usage(
@@ -229,9 +217,8 @@ def _context(
     for name in given or columns:
         if name in taken:
             if given and name != history.group:
-                raise InvalidInput(
-                    f"--context {name}: that column is the action, the reward or what was used"
-                )
+                taken_as = "that column is the action, the reward or what was used"
+                raise InvalidInput(taken_as, within=f"--context {name}")
             continue
         column = columns[name]
         reason = None if given else _left_out(column, name in leaks) or late.get(name)
@@ -245,23 +232,18 @@ def _context(
 
 def _left_out(column: Column, leaks: bool) -> str | None:
     """Why a column is no part of the context; None if it is one."""
-    if column.kind == "empty":
-        return "it is empty"
-    if column.kind == "constant":
-        return f"it is {column.values[0]!r} in every row that has a value"
-    if leaks:
+    if leaks and column.kind not in ("empty", "constant"):
         return "it tells the reward almost exactly, so it is known only when the reward is"
-    if column.kind == "id":
-        return f"it names the row: {column.n_values:,} different values in {column.rows:,} rows"
-    if column.kind == "text":
-        return "it is free text: no two rows say the same"
-    if column.kind == "date":
-        return (
-            "a date never comes again. Use --context to take it all the same, if it is written as 2026-03-31"
-        )
-    if column.missing_share > _MOSTLY_MISSING:
+    by_kind = {
+        "empty": "it is empty",
+        "constant": f"it is {next(iter(column.values), None)!r} in every row that has a value",
+        "id": f"it names the row: {column.n_values:,} different values in {column.rows:,} rows",
+        "text": "it is free text: no two rows say the same",
+        "date": "a date never comes again. Use --context to take it all the same, if it is written as 2026-03-31",
+    }
+    if column.kind not in by_kind and column.missing_share > _MOSTLY_MISSING:
         return f"{column.missing_share:.0%} of it is missing"
-    return None
+    return by_kind.get(column.kind)
 
 
 def _declared(column: Column) -> tuple[dict[str, Any], str]:
@@ -324,7 +306,6 @@ class Used(NamedTuple):
 
 
 def _used(log: Log, usage: str) -> Used:
-    """By what was done, or by every action."""
     stated = log.columns.usage[usage]
     done = isinstance(stated, str)
     used = log.used(usage, None if done else list(stated))
@@ -355,10 +336,8 @@ def rule_of(text: str, actions: Sequence[str], used: Mapping[str, Used], remedy:
         return {"kind": "capacity" if side == "at_most" else "share", "action": name, side: limit}
     if name not in used:
         known = [*actions, *used]
-        raise InvalidInput(
-            f"rule {text!r}: {name!r} is neither an action nor something that is used{did_you_mean(name, known)}; known: "
-            f"{', '.join(known)}{remedy}"
-        )
+        what = f"{name!r} is neither an action nor something that is used{did_you_mean(name, known)}"
+        raise InvalidInput(f"rule {text!r}: {what}; known: {', '.join(known)}{remedy}")
     return _limited(name, side, limit, used[name])
 
 
@@ -368,29 +347,20 @@ def _limited(name: str, side: str, limit: float, used: Used) -> dict[str, Any]:
 
 
 def read_rule(text: str) -> tuple[str, str, float]:
-    """What is limited, on which side, and at what.
-
-    >>> read_rule("letter <= 30%"), read_rule("minutes >= 4.5")
-    (('letter', 'at_most', 0.3), ('minutes', 'at_least', 4.5))
-    """
-    match = _RULE.fullmatch(text)
+    """What is limited, on which side, and at what."""
+    form = "be NAME <= NUMBER or NAME >= NUMBER, such as 'letter <= 0.3'"
+    if (match := _RULE.fullmatch(text)) is None:
+        raise InvalidInput(field="a rule", must=form, got=text)
     try:
-        assert match is not None
         limit = float(match["limit"].rstrip("%").replace(",", "."))
-    except (AssertionError, ValueError):
-        raise InvalidInput(
-            f"a rule must be NAME <= NUMBER or NAME >= NUMBER, such as 'letter <= 0.3', but got {text!r}"
-        ) from None
+    except ValueError:
+        raise InvalidInput(field="a rule", must=form, got=text) from None
     side = "at_most" if match["sign"] in ("<=", "≤") else "at_least"
     return match["name"].strip("'\""), side, limit / (100.0 if match["limit"].endswith("%") else 1.0)
 
 
 def rule_name(rule: Mapping[str, Any]) -> str:
-    """A rule in a few words.
-
-    >>> rule_name({"kind": "share", "action": "letter", "at_least": 0.1})
-    'letter >= 0.1'
-    """
+    """A rule in a few words, such as ``letter >= 0.1``."""
     what = rule.get("action", rule.get("name"))
     return f"{what} <= {rule['at_most']:g}" if "at_most" in rule else f"{what} >= {rule['at_least']:g}"
 
@@ -406,9 +376,8 @@ def _rounded_up(value: float) -> float:
 def _pair(text: str) -> tuple[str, str]:
     action, _, column = text.partition("=")
     if not action or not column:
-        raise InvalidInput(
-            f"--reward must be ACTION=COLUMN for every action where it is so for one, but got {text!r}"
-        )
+        must = "be ACTION=COLUMN for every action where it is so for one"
+        raise InvalidInput(field="reward", must=must, got=text)
     return action, column
 
 

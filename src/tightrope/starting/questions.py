@@ -10,6 +10,8 @@ from typing import Any
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
 from tightrope.starting.proposal import Used, read_rule, rule_of
+from tightrope.validation import finite_number
+from tightrope.words import Shown
 
 # A question and the answer that stands for Enter.
 Ask = Callable[[str, str], str]
@@ -31,25 +33,18 @@ class Answers:
     chances: dict[str, float] = field(default_factory=dict)
 
     def data(self, *, rounds: int, replications: int) -> tuple[dict[str, Any], dict[str, str]]:
-        """The spec as plain data, and the reasons for its rules.
-
-        >>> data, _ = Answers(actions=["email", "letter"], context=["age: 0..120"]).data(rounds=100, replications=2)
-        >>> data["context"], data["environment"]["rewards"]
-        ({'age': {'type': 'number', 'min': 0.0, 'max': 120.0, 'outside': 'clip'}}, [[0.6, 0.4]])
-        """
+        """The spec as plain data, and the reasons for its rules."""
         names = [one.strip() for one in self.actions]
         if len(names) < 2 or len({*names}) < len(names) or not all(names):
-            listed = ", ".join(map(repr, names))
-            raise InvalidInput(f"actions must be at least two different names, but got {listed}")
+            got = Shown(", ".join(map(repr, names)))
+            raise InvalidInput(field="actions", must="be at least two different names", got=got)
         for given in self.chances:
             if given not in names:
-                raise InvalidInput(
-                    f"chance {given!r} names no action{did_you_mean(given, names)}; actions: {', '.join(names)}"
-                )
+                hint = f"{did_you_mean(given, names)}; actions: {', '.join(names)}"
+                raise InvalidInput(f"chance {given!r} names no action{hint}", field="chance")
         chances = [self.chances.get(one, guess) for one, guess in zip(names, _guesses(len(names)))]
         for name, chance in zip(names, chances):
-            if not 0.0 <= chance <= 1.0:
-                raise InvalidInput(f"chance of {name!r} must lie in [0, 1], but got {chance:g}")
+            finite_number(f"chance of {name!r}", chance, low=0.0, high=1.0)
         rules, reasons = [_rule(text, names, self.usage) for text in self.rules or ()], {}
         if self.rules is None:
             best = names[chances.index(max(chances))]
@@ -68,26 +63,22 @@ class Answers:
 
     @classmethod
     def asked(cls, ask: Ask, given: Answers) -> Answers:
-        """Put the questions; what is `given` is proposed."""
         name = ask("What is it about, in one word?", given.name)
         actions = _split(ask("What can be done? Names, with commas between", ", ".join(given.actions)))
-        print(
-            "What is known before a decision? Such as   age: 0..120   or   sex: f, m   ; Enter ends the list."
-        )
+        asked = "What is known before a decision? Such as   age: 0..120   or   sex: f, m"
+        print(f"{asked}   ; Enter ends the list.")
         context = [*given.context, *_listed(ask, "  known before", _field)]
         chances = dict(given.chances)
         for one, guess in zip(actions, _guesses(len(actions))):
-            chances[one] = _asked_number(
-                ask, f"How often does {one!r} succeed, as a guess from 0 to 1?", chances.get(one, guess)
-            )
+            question = f"How often does {one!r} succeed, as a guess from 0 to 1?"
+            chances[one] = _asked_number(ask, question, chances.get(one, guess))
         usage = dict(given.usage)
 
         def check(rule: str) -> None:
             subject = read_rule(rule)[0]
             if subject not in actions and subject not in usage:
-                usage[subject] = {
-                    one: _asked_number(ask, f"  how many {subject} does {one!r} use?", 1.0) for one in actions
-                }
+                questions = {one: f"  how many {subject} does {one!r} use?" for one in actions}
+                usage[subject] = {one: _asked_number(ask, words, 1.0) for one, words in questions.items()}
             _rule(rule, actions, usage)
 
         print(
@@ -123,23 +114,19 @@ def _field(text: str) -> tuple[str, dict[str, Any]]:
             pass
     values = _split(told)
     if not name or len(values) < 2:
-        raise InvalidInput(f"context must look like 'age: 0..120' or 'sex: f, m', but got {text!r}")
+        raise InvalidInput(field="context", must="look like 'age: 0..120' or 'sex: f, m'", got=text)
     return name, {"type": "category", "values": values}
 
 
 def read_usage(text: str) -> tuple[str, dict[str, float]]:
-    """``minutes:email=1,letter=9``.
-
-    >>> read_usage("minutes:email=1,letter=9")
-    ('minutes', {'email': 1.0, 'letter': 9.0})
-    """
+    """``minutes:email=1,letter=9``: the name of a usage, and what each action uses."""
     name, _, told = text.partition(":")
     try:
         used = {one.partition("=")[0].strip(): float(one.partition("=")[2]) for one in told.split(",")}
     except ValueError:
         used = {}
     if not name or not used:
-        raise InvalidInput(f"--usage must look like 'minutes:email=1,letter=9', but got {text!r}")
+        raise InvalidInput(field="usage", must="look like 'minutes:email=1,letter=9'", got=text)
     return name.strip(), used
 
 

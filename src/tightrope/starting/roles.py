@@ -28,15 +28,13 @@ def find_action(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Par
     could = [one for one in columns.values() if one.name not in {*apart} and is_choice(one)]
     if named := _by_name(could, NAMES["action"]):
         column, word = named
-        return Part(
-            "action", column.name, f"the name says {word!r}, and it has {column.n_values} different values"
-        )
+        why = f"the name says {word!r}, and it has {column.n_values} different values"
+        return Part("action", column.name, why)
     texts = [one for one in could if one.kind == "category"]
     if len(texts) != 1:
         return None
-    return Part(
-        "action", texts[0].name, f"no other column holds names of a few choices: it has {texts[0].n_values}"
-    )
+    why = f"no other column holds names of a few choices: it has {texts[0].n_values}"
+    return Part("action", texts[0].name, why)
 
 
 def find_reward(
@@ -47,9 +45,8 @@ def find_reward(
     could = [one for one in free if is_outcome(one) or (success and success in map(str, one.values))]
     if named := _by_name(could, NAMES["reward"]):
         column, word = named
-        return Part(
-            "reward", column.name, f"the name says {word!r}, and it holds {_outcome_in_words(column)}"
-        )
+        why = f"the name says {word!r}, and it holds {_outcome_in_words(column)}"
+        return Part("reward", column.name, why)
     return None
 
 
@@ -63,13 +60,7 @@ def find_label(columns: Mapping[str, Column]) -> Part | None:
 
 
 def find_per_action(columns: Mapping[str, Column]) -> dict[str, dict[str, str]]:
-    """Columns that tell something of every action: ``{"reward": {"email": "reward_email", …}, "cost": {…}}``.
-
-    >>> from tightrope.starting.columns import look
-    >>> table = {"age": [1.0, 2.0], "reward_a": [0.0, 1.0], "reward_b": [1.0, 0.0], "cost_a": [3.0, 4.0], "cost_b": [5.0, 6.0]}
-    >>> find_per_action(look(Frame(table)))
-    {'reward': {'a': 'reward_a', 'b': 'reward_b'}, 'cost': {'a': 'cost_a', 'b': 'cost_b'}}
-    """
+    """Columns that tell something of every action: ``{"reward": {"email": "reward_email", …}, "cost": {…}}``."""
     by_prefix: dict[str, dict[str, str]] = {}
     for column in columns.values():
         if column.kind not in ("number", "boolean", "constant"):
@@ -110,10 +101,9 @@ def find_consequences(frame: Frame, columns: Mapping[str, Column], action: str) 
             continue
         range_, explained = _by_action(frame, column.name, action)
         if explained > _MOSTLY_EXPLAINED:
-            found[column.name] = (
-                f"its average depends on the action, {range_}, as if it came after it: use --usage if it is what was used, "
-                "--context if it was known before"
-            )
+            late = f"its average depends on the action, {range_}, as if it came after it"
+            remedy = "use --usage if it is what was used, --context if it was known before"
+            found[column.name] = f"{late}: {remedy}"
     return found
 
 
@@ -137,14 +127,12 @@ def find_leaks(frame: Frame, columns: Mapping[str, Column], reward: str, success
 
 
 def is_choice(column: Column) -> bool:
-    """Whether its values could be actions."""
     if column.kind == "number":
         return column.whole and 2 <= column.n_values <= 20
     return column.kind in ("category", "boolean") and 2 <= column.n_values <= MOST_ACTIONS
 
 
 def is_outcome(column: Column) -> bool:
-    """Whether its values could be rewards."""
     return column.kind in ("number", "boolean") or (column.kind == "category" and column.n_values == 2)
 
 

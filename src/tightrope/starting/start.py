@@ -47,21 +47,17 @@ class Start:
 
     @property
     def path(self) -> Path:
-        """Of the spec."""
         return self.folder / SPEC
 
     @property
     def page(self) -> Path:
-        """Of the page."""
         return self.folder / PAGE
 
     def words(self) -> list[str]:
-        """What was found, in sentences."""
         said = templates.render("tightrope.starting/findings.txt", **self._found())
         return [" ".join(one.split()) for one in said.split("\n\n") if one.strip()]
 
     def as_data(self) -> dict[str, Any]:
-        """For machines."""
         parts = () if self.proposal is None else self.proposal.parts
         return {
             "spec": str(self.path),
@@ -77,7 +73,6 @@ class Start:
         }
 
     def report(self) -> Report:
-        """The page."""
         file, size = "", f"{len(self.env.actions)} actions"
         subtitle = f"{size}, by guesses of how often each succeeds"
         if self.proposal is not None:
@@ -98,7 +93,6 @@ class Start:
         return page
 
     def _found(self) -> dict[str, Any]:
-        """What the templates tell."""
         columns = () if self.spec.rules is None else self.spec.rules.columns
         # A tenth of each limit, since units differ.
         tenths = [0.1 * abs(column.limit) * price for price, column in zip(self.best.prices, columns)]
@@ -144,10 +138,7 @@ class Start:
         shares = {"the best policy": weights @ self.best.policy, self.run.policy: self.run.shares.mean[-1]}
         if self.proposal is not None and not self.proposal.log.tells_all:
             log = self.proposal.log.for_actions(self.env.actions)
-            shares = {
-                "in the table": np.bincount(log.actions, minlength=log.n_actions) / len(log),
-                **shares,
-            }
+            shares = {"in the table": np.bincount(log.actions, minlength=log.n_actions) / len(log), **shares}
         earns = self.env.weights @ self.env.rewards
         return [
             ("action", *self.env.actions),
@@ -172,9 +163,8 @@ def start(
     """
     there = [one for one in (SPEC, PAGE, SUMMARY) if (folder / one).exists()]
     if there and not force:
-        raise InvalidInput(
-            f"{folder / there[0]} already exists. Use --force to replace it, or --out DIR to write elsewhere"
-        )
+        remedy = "Use --force to replace it, or --out DIR to write elsewhere"
+        raise InvalidInput(f"{folder / there[0]} already exists.", remedy=remedy)
     folder.mkdir(parents=True, exist_ok=True)
     spec = make_spec(tomllib.loads(text), source=str(folder / SPEC), folder=folder)
     doubts: list[str] = []
@@ -196,16 +186,8 @@ def start(
     [(name, policy)] = policies_of(spec, env).items()
     size = spec.simulation
     tell(f"{size.replications} simulated runs of {size.rounds:,} decisions …")
-    run = simulate(
-        policy,
-        env,
-        size.rounds,
-        size.replications,
-        seed=size.seed,
-        name=name,
-        workers=workers,
-        warn=False,
-    )
+    how: dict[str, Any] = {"name": name, "workers": workers, "warn": False}
+    run = simulate(policy, env, size.rounds, size.replications, size.seed, **how)
     found = Start(spec, folder, env, best, run, tuple(doubts), proposal, learnt)
     write_summary([run], folder / SUMMARY)
     found.report().write(folder, date=datetime.date.today().isoformat(), seed=size.seed)
@@ -216,22 +198,18 @@ def _learnt(spec: Spec, proposal: Proposal, doubts: list[str]) -> LearntValue | 
     """What a policy learnt from the table would earn; None, and a doubt, where the table can't say."""
     n = len(proposal.log)
     if n < LEAST_ROWS:
-        doubts.append(
-            f"{n} rows are too few to estimate what a policy learnt from them would earn: {LEAST_ROWS} are needed"
-        )
+        few = f"{n} rows are too few to estimate what a policy learnt from them would earn"
+        doubts.append(f"{few}: {LEAST_ROWS} are needed")
         return None
     try:
         found = learnt_value(rows_of(spec, proposal.log), spec.rules)
     except InfeasibleProblem:
-        doubts.append(
-            "what a policy learnt from the table would earn is not known: in parts of the table no policy keeps the rules"
-        )
+        unknown = "what a policy learnt from the table would earn is not known"
+        doubts.append(f"{unknown}: in parts of the table no policy keeps the rules")
         return None
     if found.clipped > _CLIPPED_SHARE:
-        doubts.append(
-            f"what was done had a chance below {LEAST_CHANCE:.0%} in {found.clipped:.0%} of the rows: what a policy would earn "
-            "there is extrapolated"
-        )
+        rare = f"what was done had a chance below {LEAST_CHANCE:.0%} in {found.clipped:.0%} of the rows"
+        doubts.append(f"{rare}: what a policy would earn there is extrapolated")
     return found
 
 

@@ -77,3 +77,21 @@ def test_what_the_prototype_did_is_what_the_page_says():
     assert str(sum(row["keeps"] for row in kept)) == keeps
     assert (f"{found['runs_in_violation']:.1%}", f"{found['path_median']:.2f}") == (ends, path)
     assert f"{found['last_median']:.0f}" == last
+
+
+def test_the_prototype_is_recorded_for_runs_of_its_own_size():
+    assert (len(recorded(10_000, 4)), recorded(400, 2)) == (60, [])
+
+
+def test_ratios_to_the_best_by_hand():
+    row = {
+        "scenario": "a",
+        "regret": 30.0,
+        "keeps": True,
+        "runs_in_violation": 0.0,
+        "path": 1.0,
+        "last_violation": 5.0,
+    }
+    found = summarise([{**row, "policy": "shadow-price"}, {**row, "policy": "prototype", "regret": 80.0}])
+    assert found["policies"]["prototype"]["mean_ratio"] == 2.0
+    assert found["paired"]["geometric_ratio"] == 0.5

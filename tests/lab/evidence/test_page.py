@@ -112,3 +112,8 @@ def test_an_unknown_part_is_refused(capsys, tmp_path):
 @pytest.mark.parametrize("name", ["explore", "caution", "memory", "guard"])
 def test_every_setting_is_told(name):
     assert f"| `{name}` |" in prose()
+
+
+def test_what_the_league_missed_in_words():
+    row = {"role": "default", "scenario": "hospital", "regret": 90.0, "asked": 80, "runs_in_violation": 0}
+    assert page.missed({"league": {"rows": [row]}}) == ["hospital: regret 90 instead of at most 80"]

@@ -30,3 +30,7 @@ def test_no_policy_has_fewer_than_four_rounds_above_zero():
         for choice in itertools.product(range(3), repeat=6)
     )
     assert fewest == 4
+
+
+def test_the_optimum():
+    assert round(example.optimum()) == 1780

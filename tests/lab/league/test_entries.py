@@ -7,7 +7,7 @@ import pytest
 
 import tightrope as tr
 from tightrope.policies import Lagrangian
-from tightrope_lab.league import ROSTER, Unfit
+from tightrope_lab.league import ROSTER, Unfit, chosen_entries
 from tightrope_lab.league.scenarios import SCENARIOS, scenario
 
 BUILT = {name: scenario(name) for name in SCENARIOS}
@@ -112,3 +112,10 @@ def test_lfg_pays_its_debts():
     assert policy.eta == 1.0
     run = tr.simulate(policy, BUILT["sleeping-fractions"].env, 2000, 3, workers=1)
     assert run.cost[:, -1].mean(axis=0).max() <= 0.0
+
+
+def test_entries_by_name():
+    assert [entry.name for entry in chosen_entries(["opb", "uniform"])] == ["opb", "uniform"]
+    assert (
+        repr(ROSTER["opb"].make(scenario("bandit-binding"), 1000)) == "OPB(4, safe_cost=-0.1, horizon=1000)"
+    )

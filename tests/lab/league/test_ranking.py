@@ -189,3 +189,10 @@ def test_the_late_scenario_is_safe_dosing_with_its_outcomes_held_back():
     assert late.optimum == prompt.optimum
     assert late.safe_actions == prompt.safe_actions
     np.testing.assert_array_equal(late.env.costs, prompt.env.costs)
+
+
+def test_places_and_ratios_in_words():
+    assert (str(ranking.Place(1, ("b",), True)), str(ranking.Place(2, ("c",), False))) == ("1=", "2")
+    assert standing({"verdict": "kept", "place": "1=", "ranked": 5}) == "1= of 5"
+    assert standing({"verdict": None}) == "not run"
+    assert (ranking.ratio_text(1.234), ranking.ratio_text(None)) == ("1.23", "–")

@@ -146,3 +146,7 @@ def test_every_policy_of_the_package_waits():
             continue
         if not scenario("safe-dosing").env.problem().outside(policy):
             assert run._made(entry, scenario("late-outcomes"), 100), name
+
+
+def test_sizes_that_are_asked_for_go_before_the_leagues_own():
+    assert run.size_of(quick=True, rounds=100, seed=None) == {"rounds": 100, "replications": 5, "seed": 0}

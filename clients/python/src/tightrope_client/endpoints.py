@@ -43,9 +43,8 @@ class Settings:
         if not good:
             raise InvalidInput(f"url must be http://host:port or https://host:port, but got {self.url!r}.")
         if self.key is not None and not re.fullmatch("[!-~]+", self.key):
-            raise InvalidInput(
-                "key must be of visible ASCII characters, as `tightrope keys create` prints it."
-            )
+            ascii_only = "must be of visible ASCII characters, as `tightrope keys create` prints it"
+            raise InvalidInput(f"key {ascii_only}.")
         if not (math.isfinite(self.timeout) and self.timeout > 0):
             raise InvalidInput(f"timeout must be above 0 seconds, but got {self.timeout!r}.")
         if not self.patience >= 0:
@@ -96,16 +95,9 @@ def decide(
     call that ends without an answer is in `unanswered`.
     """
     event_id = new_event_id() if event_id is None else event_id
-    body = {
-        "event_id": event_id,
-        "context": context,
-        "features": features,
-        "usage": usage,
-        "group": group,
-        "actions": actions,
-        "default": default,
-        "explain": explain or None,
-    }
+    body: dict[str, Any] = {"event_id": event_id, "context": context, "features": features}
+    body |= {"usage": usage, "group": group}
+    body |= {"actions": actions, "default": default, "explain": explain or None}
     given = {name: value for name, value in body.items() if value is not None}
     return _post(self, "/v1/decisions", given, event_id=event_id, decision=given, deadline=deadline)
 

@@ -24,10 +24,7 @@ class ServiceError(Exception):
 
     def __init__(self, status: int, code: str, message: str, event_id: str | None = None) -> None:
         super().__init__(status, code, message, event_id)
-        self.status = status
-        self.code = code
-        self.message = message
-        self.event_id = event_id
+        self.status, self.code, self.message, self.event_id = status, code, message, event_id
 
     def __str__(self) -> str:
         return f"{self.status} {self.code}: {self.message}"

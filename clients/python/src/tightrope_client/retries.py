@@ -6,6 +6,7 @@ outcome counts once. Only a rollback and a snapshot are not repeated once the se
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import random
@@ -35,7 +36,6 @@ class Unanswered:
         self._arguments: dict[str, dict[str, Any]] = {}
 
     def add(self, request: Request[Any]) -> None:
-        """A decision is about to be asked for."""
         if request.decision is not None and request.event_id is not None:
             with self._lock:
                 self._arguments[request.event_id] = request.decision
@@ -43,12 +43,10 @@ class Unanswered:
                     del self._arguments[next(iter(self._arguments))]
 
     def remove(self, request: Request[Any]) -> None:
-        """It has its answer."""
         with self._lock:
             self._arguments.pop(request.event_id or "", None)
 
     def copy(self) -> dict[str, dict[str, Any]]:
-        """As they are now, oldest first."""
         with self._lock:
             return dict(self._arguments)
 
@@ -73,9 +71,7 @@ class Attempts(Generic[T]):
         self.made = 0
         # Seconds to wait before the next attempt.
         self.pause = 0.0
-        self._request = request
-        self._settings = settings
-        self._unanswered = unanswered
+        self._request, self._settings, self._unanswered = request, settings, unanswered
         self._began = time.monotonic()
         self._answer: Reply | None = None
         unanswered.add(request)
@@ -115,10 +111,8 @@ class Attempts(Generic[T]):
         status, headers, content = reply
         if status in TRANSIENT:
             # 503 `unavailable` leaves open whether it was done, and a proxy's 502 and 504 too.
-            undone = status == 429 or (
-                status == 503 and refusal(status, content).code not in ("unavailable", "unexpected")
-            )
-            if self._again(undone, headers.get("retry-after")):
+            refused = status == 503 and refusal(status, content).code not in ("unavailable", "unexpected")
+            if self._again(refused or status == 429, headers.get("retry-after")):
                 return
         else:
             self._unanswered.remove(self._request)
@@ -129,11 +123,8 @@ class Attempts(Generic[T]):
         assert self._answer is not None, "asked for before the attempts have ended"
         status, _, content = self._answer
         if status == 200:
-            try:
+            with contextlib.suppress(ValueError):
                 answer: T = json.loads(content)
-            except ValueError:
-                pass
-            else:
                 if isinstance(answer, dict):
                     return answer
         raise refusal(status, content, self._request.event_id)

@@ -59,11 +59,9 @@ class Origin:
     def of(cls, url: str, headers: dict[str, str], tls: ssl.SSLContext | None = None) -> Origin:
         """The origin of an http or https address."""
         parts = urlsplit(url)
-        secure = parts.scheme == "https"
+        secure, name = parts.scheme == "https", parts.netloc.rpartition("@")[2]
         port = parts.port or (443 if secure else 80)
-        return cls(
-            parts.hostname or "", port, parts.netloc.rpartition("@")[2], headers, secure and (tls or True)
-        )
+        return cls(parts.hostname or "", port, name, headers, secure and (tls or True))
 
 
 class Pool:
@@ -115,11 +113,10 @@ class Pool:
 
     def _new(self, timeout: float) -> http.client.HTTPConnection:
         host, port, tls = self._origin.host, self._origin.port, self._origin.tls
-        connection = (
-            http.client.HTTPSConnection(host, port, timeout=timeout, context=None if tls is True else tls)
-            if tls
-            else http.client.HTTPConnection(host, port, timeout=timeout)
-        )
+        connection = http.client.HTTPConnection(host, port, timeout=timeout)
+        if tls:
+            context = None if tls is True else tls
+            connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
         try:
             connection.connect()
         except OSError as error:

@@ -43,9 +43,8 @@ class Contest:
     ours: Callable[[], Program]
     rival: Callable[[], Program]
     rounds: int  # that our program plays
-    rival_rounds: int | None = (
-        None  # where it is not the same; choices are compared over as many as both made
-    )
+    # Where it is not the same; choices are compared over as many as both made.
+    rival_rounds: int | None = None
 
 
 def online(

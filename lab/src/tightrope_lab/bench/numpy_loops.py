@@ -45,21 +45,12 @@ class Outcome(NamedTuple):
 
 
 def paper(K: int, delta: float, horizon: int, bonus: float = 1.0) -> Settings:
-    """The paper's schedules for Slater's constant δ.
-
-    >>> paper(1, 0.3, 100).e == math.sqrt(6.0)
-    True
-    """
+    """The paper's schedules for Slater's constant δ."""
     return Settings(delta * K**0.25 * math.sqrt(2.0 / 3.0), K**0.75 * math.sqrt(6.0), horizon, bonus)
 
 
 def shared(phis: Array, Ws: Array, rewards: list[float], settings: Settings) -> Outcome:
-    """One model for all actions; features (n, J, d) and costs (n, J, K) are new in every round.
-
-    >>> phi = np.array([[[1.0, 0.0], [0.0, 1.0]]])
-    >>> shared(np.repeat(phi, 3, axis=0), np.array([[[0.5], [-0.5]]] * 3), [1.0, 0.0, 0.0], paper(1, 0.5, 3)).choices
-    [0, 1, 1]
-    """
+    """One model for all actions; features (n, J, d) and costs (n, J, K) are new in every round."""
     d = phis.shape[2]
     Sigma_inv, theta, Q = np.eye(d), np.zeros(d), np.zeros(Ws.shape[2])
     choices = []
@@ -79,12 +70,7 @@ def shared(phis: Array, Ws: Array, rewards: list[float], settings: Settings) -> 
 
 
 def after(phis: Array, psis: Array, Ws: Array, rewards: list[float], settings: Settings) -> Outcome:
-    """Algorithm B: as `shared`, but the costs (n, J, K) are seen for the chosen action alone, and learnt from features (n, J, q).
-
-    >>> phi = np.repeat(np.array([[[1.0, 0.0], [0.0, 1.0]]]), 3, axis=0)
-    >>> after(phi, phi, np.array([[[0.5], [-0.5]]] * 3), [1.0, 0.0, 0.0], paper(1, 0.5, 3, 0.1)).choices
-    [0, 1, 1]
-    """
+    """Algorithm B: as `shared`, but the costs (n, J, K) are seen for the chosen action alone, and learnt from features (n, J, q)."""
     d, q, K = phis.shape[2], psis.shape[2], Ws.shape[2]
     Sigma_inv, theta, Q = np.eye(d), np.zeros(d), np.zeros(K)
     Sigma_inv_w, mu = np.eye(q), np.zeros((K, q))
@@ -111,12 +97,7 @@ def after(phis: Array, psis: Array, Ws: Array, rewards: list[float], settings: S
 def disjoint(
     features: Array, costs: Array, rewards: Array, contexts: Codes, uniforms: Array, settings: Settings
 ) -> Outcome:
-    """A model for each action; tables (C, p), (C, J, K) and (C, J), the context of every round and the uniform behind its reward.
-
-    >>> tables = np.ones((1, 2)) / 2, np.array([[[0.5], [-0.5]]]), np.array([[0.9, 0.1]])
-    >>> disjoint(*tables, np.zeros(3, dtype=np.int64), np.array([0.5, 0.5, 0.5]), paper(1, 0.5, 3)).choices
-    [0, 1, 1]
-    """
+    """A model for each action; tables (C, p), (C, J, K) and (C, J), the context of every round and the uniform behind its reward."""
     (_, p), (_, J, K) = features.shape, costs.shape
     Sigma_inv, theta, Q = np.tile(np.eye(p), (J, 1, 1)), np.zeros((J, p)), np.zeros(K)
     choices = []
@@ -139,12 +120,7 @@ def disjoint(
 def simulated(
     features: Array, costs: Array, rewards: Array, contexts: Codes, uniforms: Array, settings: Settings
 ) -> Outcome:
-    """`disjoint` as a simulation: the state is the cumulated mean reward, costs, and last round in violation of each constraint.
-
-    >>> tables = np.ones((1, 2)) / 2, np.array([[[0.5], [-0.5]]]), np.array([[0.9, 0.1]])
-    >>> simulated(*tables, np.zeros(3, dtype=np.int64), np.array([0.5, 0.5, 0.5]), paper(1, 0.5, 3)).state
-    array([ 1.1, -0.5,  1. ])
-    """
+    """`disjoint` as a simulation: the state is the cumulated mean reward, costs, and last round in violation of each constraint."""
     choices = disjoint(features, costs, rewards, contexts, uniforms, settings).choices
     totals = np.cumsum(costs[contexts, choices], axis=0)
     violated = totals > VIOLATION
@@ -158,9 +134,6 @@ def full_sweep(
     """A fixed catalogue, every width in every round; `block` rows at a time where φΣ⁻¹ would not fit.
 
     Features (J, d), costs (J, K) and rewards (J,).
-
-    >>> full_sweep(np.eye(2), np.array([[0.5], [-0.5]]), np.array([1.0, 0.0]), 3, paper(1, 0.5, 3), block=1).choices
-    [0, 1, 1]
     """
     J, d = phi.shape
     Sigma_inv, theta, Q = np.eye(d), np.zeros(d), np.zeros(W.shape[1])
@@ -189,9 +162,6 @@ def running_widths(phi: Array, W: Array, rewards: Array, rounds: int, settings: 
 
     One matrix-vector product a round, as few as any exact method needs, at the price of errors that add up and outcomes that must
     come at once.
-
-    >>> running_widths(np.eye(2), np.array([[0.5], [-0.5]]), np.array([1.0, 0.0]), 3, paper(1, 0.5, 3)).choices
-    [0, 1, 1]
     """
     J, d = phi.shape
     Sigma_inv, theta, Q = np.eye(d), np.zeros(d), np.zeros(W.shape[1])
@@ -217,13 +187,7 @@ def running_widths(phi: Array, W: Array, rewards: Array, rounds: int, settings: 
 
 
 def batch(phis: Array, Ws: Array, Sigma_inv: Array, theta: Array, n: int, settings: Settings) -> Outcome:
-    """Successive decisions, from round 1 on, by a model that has learnt n outcomes: one product for all widths.
-
-    >>> phi = np.array([[[1.0, 0.0], [0.0, 1.0]]])
-    >>> W = np.array([[[0.5], [-0.5]]] * 3)
-    >>> batch(np.repeat(phi, 3, axis=0), W, np.eye(2), np.zeros(2), 0, paper(1, 0.5, 3)).choices
-    [0, 1, 1]
-    """
+    """Successive decisions, from round 1 on, by a model that has learnt n outcomes: one product for all widths."""
     rounds, J, d = phis.shape
     rows = phis.reshape(rounds * J, d)
     widths = np.sqrt(np.vecdot(rows @ Sigma_inv, rows))

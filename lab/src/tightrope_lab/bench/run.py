@@ -33,13 +33,7 @@ PARTS = ("start", "scaling")
 
 
 def measure(contest: Contest, repeats: int = REPEATS) -> dict[str, Any]:
-    """Run both programs in turn; medians and quartiles of the microseconds of a round, their ratio, and how far the results differ.
-
-    >>> from tightrope_lab.bench.contests import online
-    >>> row = measure(online(J=3, d=2, K=1, rounds=10), repeats=2)
-    >>> row["agree"], row["rounds"]
-    (1.0, 10)
-    """
+    """Run both programs in turn; medians and quartiles of the microseconds of a round, their ratio, and how far the results differ."""
     whole_number("repeats", repeats, low=1)
     ours, rival = contest.ours()(), contest.rival()()
     both = min(len(ours.choices), len(rival.choices))
@@ -82,23 +76,15 @@ def bench(
 
     As the command `tightrope bench`: "start" is the first call of a process, "scaling" the engine's cost against the size of the
     problem. `tell` is called with the name of a case when it starts.
-
-    Examples
-    --------
-    >>> bench(["walking"])
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: case must be one of online, hospital, ..., start, scaling, but got 'walking'.
     """
     known = [*CASES, *PARTS]
     for name in names:
         if name not in known:
-            raise InvalidInput(f"case must be one of {', '.join(known)}, but got {name!r}.")
+            raise InvalidInput(field="case", must=f"be one of {', '.join(known)}", got=name)
     if repeats is not None:
         whole_number("repeats", repeats, low=1)
-    chosen = [*dict.fromkeys(names)] or [
-        name for name in known if full or (name != "scaling" and not (name in CASES and CASES[name].full))
-    ]
+    slow = ["scaling", *(name for name, case in CASES.items() if case.full)]
+    chosen = [*dict.fromkeys(names)] or [name for name in known if full or name not in slow]
     data: dict[str, Any] = {"machine": machine(), "rows": [], "start": None, "scaling": None}
     for name in chosen:
         tell(name)
@@ -113,11 +99,7 @@ def bench(
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on.
-
-    >>> sorted(machine())
-    ['cores', 'load', 'numba', 'numpy', 'processor', 'python']
-    """
+    """What the numbers were measured on."""
     from importlib.metadata import version
 
     processor = platform.processor() or platform.machine()
@@ -137,33 +119,18 @@ def machine() -> dict[str, Any]:
 
 
 def tables(data: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
-    """What `bench` gives, for people: title, head and rows of each table.
-
-    >>> point = {"axis": "J", "J": 2, "median": 2.0, "low": 1.9, "high": 2.2, "limit": 0.2, "times_limit": 10.0}
-    >>> limits = {"flops": 5e10, "bandwidth": [[2**18, 1e11]]}
-    >>> title, head, rows = tables({"rows": [], "start": None, "scaling": {"limits": limits, "points": [point]}})[0]
-    >>> rows
-    [['J = 2', '2', '1.9 to 2.2', '0.2', '10.0']]
-    """
+    """What `bench` gives, for people: title, head and rows of each table."""
     shown = []
     if data["rows"]:
         head = ["case", "what", "against", "ours", "theirs", "ratio", "quartiles", "target"]
         head += ["same choices", "error"]
-        rows = [
-            [
-                row["case"],
-                row["what"],
-                row["against"],
-                _spread(row["ours"]),
-                _spread(row["rival"]),
-                f"{row['ratio']:.2f}",
-                f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
-                _target(row["target"], row["ratio"]),
-                f"{100 * row['agree']:.4g} % of {row['rounds']:,}",
-                f"{row['error']:.0e}",
-            ]
-            for row in data["rows"]
-        ]
+        rows = []
+        for row in data["rows"]:
+            took = [_spread(row["ours"]), _spread(row["rival"])]
+            ratio = [f"{row['ratio']:.2f}", f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"]
+            alike = [f"{100 * row['agree']:.4g} % of {row['rounds']:,}", f"{row['error']:.0e}"]
+            target = _target(row["target"], row["ratio"])
+            rows.append([row["case"], row["what"], row["against"], *took, *ratio, target, *alike])
         title = "processor time of a round in µs: median ± half the distance of the quartiles"
         shown.append((title, head, rows))
     if data["start"] is not None:

@@ -44,12 +44,7 @@ _DRAWN = ("median", "low", "high", "arithmetic", "moving")
 def scaling(
     varied: dict[str, tuple[int, ...]] = VARIED, repeats: int = REPEATS, seconds: float = SECONDS
 ) -> dict[str, Any]:
-    """`{"limits", "points"}`: each of J, d, K and C varied alone, microseconds of a round, median and quartiles.
-
-    >>> found = scaling({"J": (2, 4)}, repeats=1, seconds=0.001)
-    >>> [point["J"] for point in found["points"]], found["points"][0]["limit"] > 0
-    ([2, 4], True)
-    """
+    """`{"limits", "points"}`: each of J, d, K and C varied alone, microseconds of a round, median and quartiles."""
     limits = machine_limits()
     points = []
     for axis, values in varied.items():
@@ -64,23 +59,13 @@ def scaling(
 
 
 def quartiles(times: Array) -> dict[str, float]:
-    """Median and quartiles.
-
-    >>> quartiles(np.array([1.0, 2.0, 4.0]))
-    {'median': 2.0, 'low': 1.5, 'high': 3.0}
-    """
+    """Median and quartiles."""
     low, median, high = np.quantile(times, (0.25, 0.5, 0.75)).tolist()
     return {"median": median, "low": low, "high": high}
 
 
 def least(J: int, d: int, K: int, C: int, limits: dict[str, Any]) -> tuple[float, float]:
-    """The seconds that the arithmetic of a round and the moving of its bytes take at least.
-
-    >>> limits = {"flops": 1e9, "bandwidth": [[2**18, 1e9], [2**27, 1e8]]}
-    >>> arithmetic, moving = least(1, 10, 0, 1, limits)
-    >>> round(arithmetic * 1e9), round(moving * 1e9)
-    (650, 2160)
-    """
+    """The seconds that the arithmetic of a round and the moving of its bytes take at least."""
     triangle = d * (d + 1) // 2
     # Penalties, a width and a mean; Σ⁻¹x, rank-one changes of Σ⁻¹ and Σ, and of θ̂ and b with the two products that they need.
     flops = 2 * (J * K + triangle + 2 * d + d * d + 2 * triangle + 4 * d)
@@ -91,11 +76,7 @@ def least(J: int, d: int, K: int, C: int, limits: dict[str, Any]) -> tuple[float
 
 
 def machine_limits() -> dict[str, Any]:
-    """What one core of this machine reaches: flops of a BLAS product, and for arrays of some sizes the bytes copied in a second.
-
-    >>> sorted(machine_limits())
-    ['bandwidth', 'flops']
-    """
+    """What one core of this machine reaches: flops of a BLAS product, and for arrays of some sizes the bytes copied in a second."""
     n = 512
     a = np.random.default_rng(0).normal(size=(n, n))
     out = np.empty_like(a)
@@ -109,12 +90,7 @@ def machine_limits() -> dict[str, Any]:
 
 
 def figure(found: dict[str, Any]) -> Figure:
-    """Four panels: measured with quartiles, and the machine's limit.
-
-    >>> point = {"axis": "J", "J": 2, "median": 2.0, "low": 1.0, "high": 3.0, "arithmetic": 0.1, "moving": 0.2}
-    >>> len(figure({"points": [point, {**point, "J": 4}]}).axes)
-    1
-    """
+    """Four panels: measured with quartiles, and the machine's limit."""
     from tightrope.report import NamedCurve, Panel, panels_figure
 
     panels = []

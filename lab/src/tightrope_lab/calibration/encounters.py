@@ -16,6 +16,7 @@ from tightrope.environments.hospital_numbers import DIAGNOSES, LEVELS, WARDS, Co
 from tightrope.errors import InvalidInput
 from tightrope.extras import explained
 from tightrope.validation import Array
+from tightrope.words import Shown
 
 _INTEGERS: tuple[str, ...] = ("encounter_id", "patient_nbr", "discharge_disposition_id", "time_in_hospital")
 _INTEGERS += ("number_emergency", "number_inpatient")
@@ -56,7 +57,7 @@ class Rows:
 def read_columns(source: Path) -> dict[str, NDArray[Any]]:
     """The columns that are needed, from Parquet or CSV."""
     if not source.is_file():
-        raise InvalidInput(f"source must be an existing file, but got {str(source)!r}")
+        raise InvalidInput(field="source", must="be an existing file", got=str(source))
     with source.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
     return _from_parquet(source) if is_parquet else _from_csv(source)
@@ -160,6 +161,5 @@ def check_counts(rows: Rows, first_encounter: bool) -> None:
     labels = ("rows", "rows after the exclusions", "rows of known specialty", "patients among these")
     for label, want, got in zip(labels, expected, found):
         if got != want:
-            raise InvalidInput(
-                f"source must be the whole published table with {want:,} {label}, but got {got:,}"
-            )
+            must = f"be the whole published table with {want:,} {label}"
+            raise InvalidInput(field="source", must=must, got=Shown(f"{got:,}"))

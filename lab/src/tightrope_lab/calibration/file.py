@@ -22,16 +22,7 @@ CREDIT = (
 
 
 def write(calibration: Calibration, path: str | Path) -> None:
-    """Write a calibration as JSON that `read` restores bit for bit.
-
-    >>> import tempfile
-    >>> from tightrope.environments.hospital_numbers import read, shipped
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write(shipped(), Path(folder) / "hospital.json")
-    ...     again = read(Path(folder) / "hospital.json")
-    >>> bool((again.outcomes["any"].boosted == shipped().outcomes["any"].boosted).all())
-    True
-    """
+    """Write a calibration as JSON that `read` restores bit for bit."""
     Path(path).write_text(_dump(to_data(calibration)) + "\n", encoding="utf-8", newline="\n")
 
 

@@ -55,7 +55,7 @@ def calibrate_hospital(source: str | Path, *, first_encounter: bool = False) -> 
     >>> write(calibration, "hospital.json")  # doctest: +SKIP
     >>> calibrate_hospital("no_such_table.csv")
     Traceback (most recent call last):
-    tightrope.errors.InvalidInput: source must be an existing file, but got 'no_such_table.csv'
+    tightrope.errors.InvalidInput: source must be an existing file, but got 'no_such_table.csv'.
     """
     rows = select(read_columns(Path(source)), first_encounter)
     check_counts(rows, first_encounter)
@@ -173,10 +173,9 @@ def boosted_fit(rows: Rows, y: Array, seen: NDArray[np.bool_]) -> Array:
     # The trees are small: several threads would mostly wait for each other, without end on a busy machine.
     with threadpool_limits(1, user_api="openmp"):
         trees.fit(np.column_stack([levels[rows.context[seen]], rows.ward[seen]]), y[seen])
-    grid = np.column_stack(
-        [np.repeat(levels, len(WARDS), axis=0), np.tile(np.arange(len(WARDS)), len(levels))]
-    )
-    table: Array = trees.predict_proba(grid)[:, 1].reshape(-1, len(WARDS))
+    J = len(WARDS)
+    grid = np.column_stack([np.repeat(levels, J, axis=0), np.tile(np.arange(J), len(levels))])
+    table: Array = trees.predict_proba(grid)[:, 1].reshape(-1, J)
     return table
 
 

@@ -16,12 +16,7 @@ from tightrope_lab.calibration.file import CREDIT, LICENCE
 
 
 def report(calibration: Calibration, *others: Calibration) -> str:
-    """What calibrations found and what can be earned in each, side by side, as Markdown.
-
-    >>> from tightrope.environments.hospital_numbers import shipped
-    >>> print(report(shipped(), shipped("first")).splitlines()[0])
-    # Ward routing, calibrated on real encounters
-    """
+    """What calibrations found and what can be earned in each, side by side, as Markdown."""
     calibrations = (calibration, *others)
     rewards = []
     for reward, title in zip(get_args(Reward), ("Not readmitted within 30 days", "Not readmitted at all")):

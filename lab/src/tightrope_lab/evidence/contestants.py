@@ -28,10 +28,6 @@ def default_policy(env: Environment, **settings: Any) -> ShadowPrice:
     """`ShadowPrice` with the models that fit the environment, and nothing set unless it is said here.
 
     Of costs that are seen only after acting it is told what they lie in, as rules in words would tell it.
-
-    >>> from tightrope.environments import hospital
-    >>> default_policy(hospital()).hooks.n_constraints
-    18
     """
     if not env.problem().seen_before.all():
         settings = {"cost": _model(env, env.cost_features), "cost_range": env.cost_range, **settings}
@@ -45,7 +41,6 @@ def papers_policy(env: Tabular, *, bonus: float = 1.0, **schedules: Any) -> Pess
 
 
 def lagrangians() -> list[Rival]:
-    """The grid of steps and margins."""
     return [Rival("lagrangian", step=step, margin=margin) for step in STEPS for margin in MARGINS]
 
 

@@ -19,13 +19,7 @@ from tightrope.environments.tabular import Tabular
 from tightrope.oracle import solve
 from tightrope.policies import Policy
 from tightrope.validation import Array
-from tightrope_lab.evidence.contestants import (
-    DEFAULT,
-    PAPER,
-    best_in_hindsight,
-    default_policy,
-    lagrangians,
-)
+from tightrope_lab.evidence.contestants import DEFAULT, PAPER, best_in_hindsight, default_policy, lagrangians
 from tightrope_lab.evidence.outcome import Outcome, outcome_of
 from tightrope_lab.evidence.rivals import Rival, play
 from tightrope_lab.evidence.size import Size
@@ -45,11 +39,6 @@ CONTESTANTS = (DEFAULT, PROTOTYPE, PAPER, GUARD, LAGRANGIAN, TUNED)
 LOWEST = -15.0
 # A world is kept by who misses its rules at the end by at most one largest cost.
 ALLOWED = 1.0
-
-
-def steps(size: Size) -> int:
-    """How many times `run` advances."""
-    return size.worlds
 
 
 def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
@@ -104,11 +93,7 @@ def contest(
 
 
 def recorded(rounds: int, replications: int) -> list[dict[str, Any]]:
-    """What the prototype did, world by world; nothing where runs are of another size than its own.
-
-    >>> len(recorded(10_000, 4)), recorded(400, 2)
-    (60, [])
-    """
+    """What the prototype did, world by world; nothing where runs are of another size than its own."""
     rows = json.loads((resources.files(__package__) / "prototype.json").read_text(encoding="utf-8"))
     return [row for row in rows if (row["round"], row["replications"]) == (rounds, replications)]
 
@@ -121,22 +106,12 @@ def missed(outcome: Outcome, units: Array) -> float:
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """For each contestant its ratios to the best that keeps the rules, how often it ends above zero, path and last round; and the
     default paired with the prototype.
-
-    >>> row = {"scenario": "a", "regret": 30.0, "keeps": True, "runs_in_violation": 0.0, "path": 1.0, "last_violation": 5.0}
-    >>> found = summarise([{**row, "policy": "shadow-price"}, {**row, "policy": "prototype", "regret": 80.0}])
-    >>> found["policies"]["prototype"]["mean_ratio"], found["paired"]["geometric_ratio"]
-    (2.0, 0.5)
     """
     worlds = list(dict.fromkeys(row["scenario"] for row in rows))
     names = list(dict.fromkeys(row["policy"] for row in rows))
     cell = {(row["policy"], row["scenario"]): row for row in rows}
-    best = {
-        world: min(
-            (_softened(cell[name, world]["regret"]) for name in names if cell[name, world]["keeps"]),
-            default=np.nan,
-        )
-        for world in worlds
-    }
+    kept = [(row["scenario"], _softened(row["regret"])) for row in rows if row["keeps"]]
+    best = {one: min((regret for world, regret in kept if world == one), default=np.nan) for one in worlds}
     found: dict[str, Any] = {}
     for name in names:
         mine = [cell[name, world] for world in worlds]

@@ -12,11 +12,6 @@ from tightrope_lab.league import ROSTER
 from tightrope_lab.league.scenarios import scenario
 
 
-def steps(size: Size) -> int:
-    """How many times `run` advances."""
-    return len(size.scenarios)
-
-
 def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
     """The default and the paper's policy, on the same draws; `tightrope compare` has all others beside them."""
     rows: list[dict[str, Any]] = []

@@ -36,12 +36,7 @@ class Outcome:
     above: Array
 
     def named(self, name: str) -> Outcome:
-        """The same under another name."""
         return replace(self, policy=name)
-
-    def regret(self, optimum: float) -> Array:
-        """Of each run, after the last round."""
-        return np.asarray(self.rounds[-1] * optimum - self.reward[:, -1])
 
     def excess(self, units: Array) -> Array:
         """Of each run: Σ_k S_k⁺ after the last round, in units of the largest costs."""
@@ -95,15 +90,8 @@ def outcome_of(
     name: str | None = None,
 ) -> Outcome:
     """Simulate, looking at every round."""
-    how: dict[str, Any] = {
-        "workers": workers,
-        "record": rounds,
-        "optimum": 0.0,
-        "progress": False,
-        "name": name,
-        "warn": False,
-    }
-    run = simulate(policy, env, rounds, replications, seed, **how)
+    how: dict[str, Any] = {"workers": workers, "name": name, "progress": False, "warn": False}
+    run = simulate(policy, env, rounds, replications, seed, record=rounds, optimum=0.0, **how)
     if run.interrupted:
         raise KeyboardInterrupt
     units = np.maximum(np.abs(env.cost_range).max(axis=1), 1e-300)

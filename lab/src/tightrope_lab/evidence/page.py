@@ -54,22 +54,14 @@ def page(data: Data, command: str) -> str:
 
 
 def missed(data: Data) -> list[str]:
-    """What was asked for and not reached, in words; empty where all was.
-
-    >>> missed({"league": {"rows": [{"role": "default", "scenario": "hospital", "regret": 90.0, "asked": 80, "runs_in_violation": 0}]}})
-    ['hospital: regret 90 instead of at most 80']
-    """
+    """What was asked for and not reached, in words; empty where all was."""
     found = []
     for row in data["league"]["rows"] if "league" in data else ():
-        if row["role"] == "default":
-            if row["regret"] > row["asked"]:
-                found.append(
-                    f"{row['scenario']}: regret {format_number(row['regret'])} instead of at most {row['asked']}"
-                )
-            if row["runs_in_violation"] > 0:
-                found.append(
-                    f"{row['scenario']}: {row['runs_in_violation']:.0%} of the runs end in violation"
-                )
+        where, regret, share = row["scenario"], row["regret"], row["runs_in_violation"]
+        if row["role"] == "default" and regret > row["asked"]:
+            found.append(f"{where}: regret {format_number(regret)} instead of at most {row['asked']}")
+        if row["role"] == "default" and share > 0:
+            found.append(f"{where}: {share:.0%} of the runs end in violation")
     if "worlds" in data:
         found += _missed_held_out(held_out.summarise(data["worlds"]["rows"]))
     if "example" in data:
@@ -77,17 +69,16 @@ def missed(data: Data) -> list[str]:
     return found
 
 
+_CURVES = {"default": "ShadowPrice", "lagrangian": "Lagrangian, tuned"}
+_CURVES |= {"paper tuned": "the paper's, tuned", "paper": "the paper's"}
+
+
 def real_data_figure(data: Data) -> Any:
     """The share of the optimum by the round, a panel for each table."""
     panels = []
     for name in data["tables"]:
         curves = []
-        for role, words in (
-            ("default", "ShadowPrice"),
-            ("lagrangian", "Lagrangian, tuned"),
-            ("paper tuned", "the paper's, tuned"),
-            ("paper", "the paper's"),
-        ):
+        for role, words in _CURVES.items():
             rows = [row for row in data["rows"] if (row["scenario"], row["role"]) == (name, role)]
             curves.append(NamedCurve(words, [row["round"] for row in rows], [row["share"] for row in rows]))
         fact = data["tables"][name]
@@ -103,9 +94,8 @@ def _example(data: Data) -> Data:
     body = []
     for name in (DEFAULT, sixty_seconds.GUARDED, PAPER):
         mine = [row for row in rows if row["policy"] == name]
-        reward, above, last = (
-            np.array([row[what] for row in mine]) for what in ("reward", "rounds_above", "last_violation")
-        )
+        measures = ("reward", "rounds_above", "last_violation")
+        reward, above, last = (np.array([row[what] for row in mine]) for what in measures)
         earned = [f"{reward.mean():,.1f}", f"{reward.min():,.1f}"]
         rounds = [f"{above.mean():,.1f}", f"{np.median(above):,.0f}", f"{above.max():,.0f}"]
         body.append([f"`{name}`", str(len(mine)), *earned, *rounds, f"{last.max():,.0f}"])
@@ -153,13 +143,10 @@ def _worlds(data: Data) -> Data:
     found = held_out.summarise(data["rows"])
     body = []
     for name, one in found["policies"].items():
-        body.append(
-            [
-                *(f"`{name}`", str(one["keeps"]), _number(one["mean_ratio"]), _number(one["worst_ratio"])),
-                *(f"{one['runs_in_violation']:.1%}", _number(one["path_median"]), _number(one["path_mean"])),
-                *(f"{one['last_median']:,.0f}", f"{one['last_mean']:,.0f}"),
-            ]
-        )
+        ratios = [_number(one["mean_ratio"]), _number(one["worst_ratio"])]
+        path = [f"{one['runs_in_violation']:.1%}", _number(one["path_median"]), _number(one["path_mean"])]
+        last = [f"{one['last_median']:,.0f}", f"{one['last_mean']:,.0f}"]
+        body.append([f"`{name}`", str(one["keeps"]), *ratios, *path, *last])
     everyone = [True] * len(body)
     _embolden(body, 1, everyone, highest=True)
     for column in range(2, 9):
@@ -184,9 +171,8 @@ def _missed_held_out(found: Data) -> list[str]:
     if "paired" not in found:
         return missing
     ours, theirs, pair = *(found["policies"][name] for name in (DEFAULT, held_out.PROTOTYPE)), found["paired"]
-    if pair["geometric_ratio"] > 1 or (
-        pair["kept_by_both"] and pair["regret_kept"] > pair["regret_kept_prototype"]
-    ):
+    worse = pair["kept_by_both"] and pair["regret_kept"] > pair["regret_kept_prototype"]
+    if pair["geometric_ratio"] > 1 or worse:
         missing.append("held out: more regret than the prototype")
     if ours["last_median"] > theirs["last_median"] or ours["last_mean"] > theirs["last_mean"]:
         missing.append("held out: a later last violation than the prototype's")
@@ -194,17 +180,13 @@ def _missed_held_out(found: Data) -> list[str]:
 
 
 def _missed_example(rows: Sequence[Data]) -> list[str]:
-    missing = []
-    for name, most in (
-        (DEFAULT, sixty_seconds.MOST_ABOVE),
-        (sixty_seconds.GUARDED, sixty_seconds.MOST_ABOVE_GUARDED),
-    ):
+    missing, least = [], sixty_seconds.LEAST_REWARD
+    allowed = {DEFAULT: sixty_seconds.MOST_ABOVE, sixty_seconds.GUARDED: sixty_seconds.MOST_ABOVE_GUARDED}
+    for name, most in allowed.items():
         mine = [row for row in rows if row["policy"] == name]
         reward, above = (float(np.mean([row[what] for row in mine])) for what in ("reward", "rounds_above"))
-        if reward < sixty_seconds.LEAST_REWARD:
-            missing.append(
-                f"README's example: {name} earns {reward:,.0f} instead of {sixty_seconds.LEAST_REWARD:,}"
-            )
+        if reward < least:
+            missing.append(f"README's example: {name} earns {reward:,.0f} instead of {least:,}")
         if above > most:
             missing.append(f"README's example: {name} has {above:.1f} rounds above zero instead of {most}")
     return missing

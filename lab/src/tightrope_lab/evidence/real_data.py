@@ -25,11 +25,6 @@ from tightrope_lab.evidence.tables import Table, read_tables
 CURVE_POINTS = 16
 
 
-def steps(size: Size) -> int:
-    """How many times `run` advances."""
-    return len(size.tables)
-
-
 def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
     """Each table by each policy, and what is to be known of the tables."""
     tables, missing = read_tables(size.tables, size.data)
@@ -52,13 +47,8 @@ def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
         advance()
     for _ in missing:
         advance()
-    return {
-        "rounds": list(size.table_rounds),
-        "runs": size.table_runs,
-        "rows": rows,
-        "tables": facts,
-        "missing": missing,
-    }
+    found = {"rows": rows, "tables": facts, "missing": missing}
+    return {"rounds": list(size.table_rounds), "runs": size.table_runs, **found}
 
 
 def _outcomes(table: Table, size: Size) -> list[tuple[Outcome, str, str]]:

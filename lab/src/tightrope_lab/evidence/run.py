@@ -46,17 +46,10 @@ def evidence(
 
     As the command `tightrope evidence`; `progress` is as in `tightrope.simulate`, and `tell` is called with a line whenever a part
     is done. What `out` has of parts that are not run is shown with the others.
-
-    Examples
-    --------
-    >>> evidence(["moon"])
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: parts must be among example, league, tables, worlds, but got 'moon'.
     """
     for part in parts:
         if part not in PARTS:
-            raise InvalidInput(f"parts must be among {', '.join(PARTS)}, but got {part!r}.")
+            raise InvalidInput(field="parts", must=f"be among {', '.join(PARTS)}", got=part)
     size = replace(
         QUICK if quick else FULL,
         seed=whole_number("seed", seed),
@@ -68,7 +61,7 @@ def evidence(
     for part, module in PARTS.items():
         if part in parts:
             started = time.perf_counter()
-            with progress_bar(part, module.steps(size), "steps", progress) as advance:
+            with progress_bar(part, size.steps[part], "steps", progress) as advance:
                 found = module.run(size, advance)
             seconds = round(time.perf_counter() - started, 1)
             write_json(folder / f"{part}.json", {**found, "seconds": seconds, "quick": quick})
@@ -82,11 +75,10 @@ def write_page(folder: Path, path: Path) -> Path:
     data: dict[str, Any] = {
         part: json.loads(file.read_text(encoding="utf-8")) for part, file in kept.items() if file.is_file()
     }
-    meta = {
-        "date": datetime.date.today().isoformat(),
-        "seconds": sum(one["seconds"] for one in data.values()),
-    }
-    command = "tightrope evidence --page docs/shadow-price.md" + (" --quick" if _quick(data) else "")
+    seconds = sum(one["seconds"] for one in data.values())
+    meta = {"date": datetime.date.today().isoformat(), "seconds": seconds}
+    quick = " --quick" if any(part["quick"] for part in data.values()) else ""
+    command = f"tightrope evidence --page docs/shadow-price.md{quick}"
     path.parent.mkdir(parents=True, exist_ok=True)
     if "example" in data:
         save_figure(sixty_seconds.figure(data["example"]), path.parent / "figures" / pages.FIGURE_EXAMPLE)
@@ -99,7 +91,3 @@ def write_page(folder: Path, path: Path) -> Path:
         summary["held_out"] = held_out.summarise(data["worlds"]["rows"])
     write_json(folder / "summary.json", summary)
     return path
-
-
-def _quick(data: dict[str, Any]) -> bool:
-    return any(part["quick"] for part in data.values())

@@ -32,11 +32,7 @@ def rules() -> Rules:
 
 
 def optimum() -> float:
-    """The most that can be earned in all rounds by who knows the rewards.
-
-    >>> round(optimum())
-    1780
-    """
+    """The most that can be earned in all rounds by who knows the rewards."""
     costs = rules().costs(usage={"nurse_hours": HOURS})
     return ROUNDS * lp.allocation(np.ones(1), np.array([REWARDS]), costs[None]).value
 
@@ -55,11 +51,6 @@ def play_example(policy: Policy) -> tuple[float, Array]:
     return earned, totals
 
 
-def steps(size: Size) -> int:
-    """How many times `run` advances."""
-    return 2 * size.example_seeds + 1
-
-
 def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
     """Every seed by default and with the guard, and the paper's policy, which draws nothing."""
     rows: list[dict[str, Any]] = []
@@ -71,12 +62,7 @@ def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
         above = (totals > VIOLATION).any(axis=1)
         last = int(np.flatnonzero(above)[-1] + 1) if above.any() else 0
         row = {"part": "example", "policy": name, "scenario": "sixty-seconds", "round": ROUNDS, "seed": seed}
-        row |= {
-            "reward": earned,
-            "regret": best - earned,
-            "regret_low": best - earned,
-            "regret_high": best - earned,
-        }
+        row |= {"reward": earned, **dict.fromkeys(("regret", "regret_low", "regret_high"), best - earned)}
         row |= {"violation": float(np.maximum(totals[-1], 0.0).sum()), "last_violation": last}
         row |= {"rounds_above": int(above.sum()), "path": float(np.maximum(totals, 0.0).sum(axis=1).max())}
         rows.append(row)
@@ -88,24 +74,16 @@ def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
         add(DEFAULT, ShadowPrice(reward=model, constraints=rules(), seed=seed), seed)
         add(GUARDED, ShadowPrice(reward=model, constraints=rules(), guard=True, seed=seed), seed)
     add(PAPER, PessimisticOptimistic(reward=DisjointRidge(3, 2), constraints=rules()), None)
-    return {
-        "rounds": ROUNDS,
-        "optimum": best,
-        "rows": rows,
-        "totals": shown,
-        "drawn": (_drawn() + 1).tolist(),
-    }
+    drawn = (_drawn() + 1).tolist()
+    return {"rounds": ROUNDS, "optimum": best, "rows": rows, "totals": shown, "drawn": drawn}
 
 
 def figure(data: dict[str, Any]) -> Any:
     """The total of each rule by the round, one panel for each policy; what is far below zero is left out, to show what happens there."""
     panels = []
     names = ["at most 20 % icu", "at least 10 % icu", "nurse hours"]
-    for policy, words in (
-        (PAPER, "the paper's policy"),
-        (DEFAULT, "ShadowPrice"),
-        (GUARDED, "ShadowPrice, guard"),
-    ):
+    titles = {PAPER: "the paper's policy", DEFAULT: "ShadowPrice", GUARDED: "ShadowPrice, guard"}
+    for policy, words in titles.items():
         rounds = data["drawn"]
         shown = np.array(data["totals"][policy])
         shown[shown < FLOOR] = np.nan

@@ -42,6 +42,17 @@ class Size:
     workers: int = 1
     data: Path | None = None
 
+    @property
+    def steps(self) -> dict[str, int]:
+        """How many times each part advances."""
+        example, worlds = 2 * self.example_seeds + 1, self.worlds
+        return {
+            "example": example,
+            "league": len(self.scenarios),
+            "tables": len(self.tables),
+            "worlds": worlds,
+        }
+
 
 FULL = Size()
 QUICK = Size(

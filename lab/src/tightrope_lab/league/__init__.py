@@ -7,15 +7,7 @@ parameters (`Scenario.known`), and nothing is tuned. A policy of your own joins 
 from tightrope_lab.league.archive import merged, read_runs, write_runs
 from tightrope_lab.league.entries import ROSTER, Entry, Unfit, chosen_entries, own_entry, spec_entry
 from tightrope_lab.league.page import write_page
-from tightrope_lab.league.ranking import (
-    CENTRE,
-    KNOWS_ALL,
-    League,
-    Misfit,
-    Performance,
-    Place,
-    standing,
-)
+from tightrope_lab.league.ranking import CENTRE, KNOWS_ALL, League, Misfit, Performance, Place, standing
 from tightrope_lab.league.run import chosen_scenarios, compare, size_of
 from tightrope_lab.league.standings import read_page, rewrite_page
 

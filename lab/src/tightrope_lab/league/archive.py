@@ -16,6 +16,7 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.files import write_json
 from tightrope.result import Result
+from tightrope.words import Shown
 from tightrope_lab.league.entries import ROSTER, chosen_entries
 from tightrope_lab.league.ranking import League, Misfit, Performance
 from tightrope_lab.league.scenarios import SCENARIOS
@@ -65,21 +66,19 @@ def read_runs(folder: str | os.PathLike[str]) -> League:
         data = json.loads((source / "league.json").read_text(encoding="utf-8"))
         unknown = [name for name in data["scenarios"] if name not in SCENARIOS]
         if unknown:
-            raise InvalidInput(
-                f"{folder} can't be merged: {unknown[0]!r} is the environment of a spec, not a scenario of the league."
-            )
+            other = f"{unknown[0]!r} is the environment of a spec, not a scenario of the league"
+            raise InvalidInput(f"{folder} can't be merged: {other}.")
         return League(
             scenarios={name: named_scenario(name) for name in data["scenarios"]},
             performances=tuple(_performance(source, one) for one in data["performances"]),
             misfits=msgspec.convert(data["misfits"], tuple[Misfit, ...]),
             **{name: data[name] for name in (*_SIZE, "optima", "left_out")},
         )
+    except InvalidInput:
+        raise
     except (OSError, KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(
-            f"{folder} can't be merged: give a folder that `tightrope compare --out` wrote, but {error!r}."
-        ) from error
+        remedy = "give a folder that `tightrope compare --out` wrote"
+        raise InvalidInput(f"{folder} can't be merged: {remedy}, but {error!r}.") from error
 
 
 def merged(parts: Sequence[League]) -> League:
@@ -95,10 +94,10 @@ def merged(parts: Sequence[League]) -> League:
     first = parts[0]
     for other in parts[1:]:
         for name in ("rounds", "replications", "seed"):
-            if getattr(other, name) != getattr(first, name):
-                raise InvalidInput(
-                    f"{name} must be the same in all parts, but got {getattr(first, name)} and {getattr(other, name)}."
-                )
+            both = getattr(first, name), getattr(other, name)
+            if both[0] != both[1]:
+                got = Shown(f"{both[0]} and {both[1]}")
+                raise InvalidInput(field=name, must="be the same in all parts", got=got)
     scenarios = {name: one for part in parts for name, one in part.scenarios.items()}
     scenarios = {name: scenarios[name] for name in sorted(scenarios, key=list(SCENARIOS).index)}
     performances = [one for part in parts for one in part.performances]
@@ -110,10 +109,9 @@ def merged(parts: Sequence[League]) -> League:
     wanted = [(policy, scenario) for policy in order for scenario in scenarios]
     for policy, scenario in wanted:
         if (policy, scenario) not in pairs:
-            raise InvalidInput(
-                f"{policy} has not been run on {scenario} in any part: run "
-                f"`tightrope compare --policy {policy} --scenario {scenario}` alike, and merge its --out too."
-            )
+            command = f"tightrope compare --policy {policy} --scenario {scenario}"
+            remedy = f"run `{command}` alike, and merge its --out too"
+            raise InvalidInput(f"{policy} has not been run on {scenario} in any part: {remedy}.")
         if pairs.count((policy, scenario)) > 1:
             raise InvalidInput(f"{policy} has been run on {scenario} in more than one part: leave one out.")
     places = {pair: i for i, pair in enumerate(wanted)}

@@ -37,12 +37,7 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """A policy in the league: its name, and how it is made for a scenario and a number of rounds (or `Unfit` is raised).
-
-    >>> from tightrope_lab.league.scenarios import scenario
-    >>> ROSTER["opb"].make(scenario("bandit-binding"), 1000)
-    OPB(4, safe_cost=-0.1, horizon=1000)
-    """
+    """A policy in the league: its name, and how it is made for a scenario and a number of rounds (or `Unfit` is raised)."""
 
     name: str
     make: Callable[[Scenario, int], Any]
@@ -85,21 +80,15 @@ def spec_entry(spec: PolicySpec, folder: Path = Path()) -> Entry:
 
 
 def chosen_entries(names: Sequence[str] = (), spec: Spec | None = None) -> list[Entry]:
-    """Who plays: the league, or those of it that are named; with them the classes of your own that are named, and a spec's policies.
-
-    >>> [entry.name for entry in chosen_entries(["opb", "uniform"])]
-    ['opb', 'uniform']
-    """
+    """Who plays: the league, or those of it that are named; with them the classes of your own that are named, and a spec's policies."""
     for name in names:
         if name not in ROSTER and ":" not in name:
             raise InvalidInput(
                 f"policy must be one of {', '.join(ROSTER)}, or a class of your own as module:Class or path/to/file.py:Class, "
                 f"but got {name!r}."
             )
-    league = [name for name in names if name in ROSTER] or [
-        name for name in ROSTER if name not in _ON_REQUEST
-    ]
-    entries = {name: ROSTER[name] for name in league}
+    league = [name for name in ROSTER if name not in _ON_REQUEST]
+    entries = {name: ROSTER[name] for name in [name for name in names if name in ROSTER] or league}
     if spec is not None:
         # What the spec says of a policy goes before the league's own form of it.
         entries |= {one.name: spec_entry(one, Path(spec.source).parent) for one in spec.policies}
@@ -145,11 +134,8 @@ def _light_schedules(scenario: Scenario, horizon: int) -> Any:
         why = "its costs are seen before acting, so these are the schedules of pessimistic-optimistic"
         raise Unfit([why])
     V, epsilon = known_costs(K)
-    V = V.times(max(scenario.slater, 1e-6))
-    powers: dict[str, Any] = {
-        "V": Power(V.scale, V.exponent),
-        "epsilon": Power(epsilon.scale, epsilon.exponent),
-    }
+    given = {"V": V.times(max(scenario.slater, 1e-6)), "epsilon": epsilon}
+    powers: dict[str, Any] = {name: Power(one.scale, one.exponent) for name, one in given.items()}
     return _fitted(policies.PessimisticOptimistic, scenario, horizon, **powers)
 
 
@@ -164,11 +150,10 @@ def _forgetful(scenario: Scenario, horizon: int) -> Any:
     """What was learnt and remembered counts half after a tenth of the run: a stated number, as everybody's, and not a tuned one."""
     half_life = max(1.0, horizon / 10.0)
     known = scenario.known(horizon)
-    models = {part: known[part] for part in ("reward", "cost") if known.get(part) is not None}
-    fading: dict[str, Any] = {
-        part: model_from_settings({**model.settings(), "half_life": half_life})
-        for part, model in models.items()
-    }
+    fading: dict[str, Any] = {}
+    for part in ("reward", "cost"):
+        if (model := known.get(part)) is not None:
+            fading[part] = model_from_settings({**model.settings(), "half_life": half_life})
     return _fitted(policies.ShadowPrice, scenario, horizon, **fading, half_life=half_life)
 
 
@@ -221,9 +206,8 @@ _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     "linucb": partial(_fitted, policies.LinUCB),
     "plain-lagrangian": partial(_fitted, policies.Lagrangian, margin=0.0),
     "guarded-lagrangian": partial(_fitted, policies.Lagrangian, guard=True),
-    "guarded-linucb": partial(
-        _fitted, policies.Lagrangian, clip=1.0, **_GUARD
-    ),  # tr.policies.LinUCB clips there too
+    # tr.policies.LinUCB clips there too.
+    "guarded-linucb": partial(_fitted, policies.Lagrangian, clip=1.0, **_GUARD),
     "prudent": _prudent,
     "round-robin": _round_robin,
     "oracle": _oracle,

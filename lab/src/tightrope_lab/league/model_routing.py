@@ -10,6 +10,7 @@ better is what changes, or the cap.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -55,24 +56,12 @@ def _worlds(name: str, progress: Sequence[float], limits: Sequence[float] | None
         for limit in limits
     ]
     ranges = np.array([one.cost_range for one in rules])
+    ends = np.column_stack([ranges[:, :, 0].min(axis=0), ranges[:, :, 1].max(axis=0)])
     swapped = _QUALITY[:, [0, 2, 1, 3]]
-    return Drifting(
-        [
-            Tabular(
-                _KINDS,
-                np.eye(3),
-                _QUALITY
-                if share == 0.0
-                else swapped
-                if share == 1.0
-                else (1.0 - share) * _QUALITY + share * swapped,
-                np.stack([one.costs({"price": price}) for price in _PRICE]),
-                cost_range=np.column_stack([ranges[:, :, 0].min(axis=0), ranges[:, :, 1].max(axis=0)]),
-                actions=MODELS,
-                rules=one,
-                name="tabular",
-            )
-            for share, one in zip(progress, rules)
-        ],
-        name=name,
-    )
+    phases = []
+    for share, one in zip(progress, rules):
+        quality = (1.0 - share) * _QUALITY + share * swapped
+        costs = np.stack([one.costs({"price": price}) for price in _PRICE])
+        about: dict[str, Any] = {"cost_range": ends, "actions": MODELS, "rules": one, "name": "tabular"}
+        phases.append(Tabular(_KINDS, np.eye(3), quality, costs, **about))
+    return Drifting(phases, name=name)

@@ -37,16 +37,10 @@ def write_page(league: League, folder: str | os.PathLike[str]) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     write_runs(league, target)
     misfits = [asdict(one) for one in league.misfits]
-    facts = [
-        {
-            "scenario": name,
-            "description": one.description,
-            "optimum": league.optima[name],
-            "slater": one.slater,
-            "delay": one.delay,
-        }
-        for name, one in league.scenarios.items()
-    ]
+    facts: list[dict[str, Any]] = []
+    for name, one in league.scenarios.items():
+        told = {"description": one.description, "optimum": league.optima[name]}
+        facts.append({"scenario": name, **told, "slater": one.slater, "delay": one.delay})
     size = {"rounds": league.rounds, "replications": league.replications, "seed": league.seed}
     took = {"seconds": round(league.seconds, 1), "interrupted": league.interrupted, "command": league.command}
     found: dict[str, Any] = {
@@ -118,9 +112,8 @@ def _scenario(league: League, scenario: Scenario) -> dict[str, Any]:
     chosen = [one for one in able if one.policy == CENTRE]
     chosen += [one for one in able if one not in chosen][: _SHOWN - len(chosen)]
     shown = [one for one in performances if one in chosen]
-    panels = [
-        Panel([NamedCurve.of(one.policy, one.result.regret) for one in shown], "Round", "Regret (reward)")
-    ]
+    curves = [NamedCurve.of(one.policy, one.result.regret) for one in shown]
+    panels = [Panel(curves, "Round", "Regret (reward)")]
     if env.n_constraints and any(one.result.violation.mean.any() for one in shown):
         curves = [NamedCurve.of(one.policy, one.result.violation) for one in shown]
         panels.append(Panel(curves, "Round", "Expected violation (cost)"))
@@ -153,9 +146,8 @@ def _standings(league: League, scenario: Scenario) -> tuple[list[list[Cell]], li
         totals = [float(one.rounds_above.mean()), result.last_violated().mean, one.worst_path]
         where = unplaced if place is None else f"{place}"
         tied = "" if place is None else ", ".join(place.tied_with)
-        earned.append(
-            [one.policy, where, regret, ratio, *(totals if constrained else [time]), difference, tied]
-        )
+        measured = totals if constrained else [time]
+        earned.append([one.policy, where, regret, ratio, *measured, difference, tied])
         per_round, costly = _triple(over_runs(one.excess, least=0.0)), f"{float(one.above.mean()):.0%}"
         ends = [_triple(result.violation.at()), _triple(result.path_violation.at())]
         spent.append([one.policy, *ends, _triple(over_runs(one.peak, least=0.0)), per_round, costly, time])

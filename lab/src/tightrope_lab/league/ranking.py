@@ -113,11 +113,7 @@ class Place(NamedTuple):
     shared: bool
 
     def __str__(self) -> str:
-        """The number, with = where others have it too.
-
-        >>> str(Place(1, ("b",), True)), str(Place(2, ("c",), False))
-        ('1=', '2')
-        """
+        """The number, with = where others have it too."""
         return f"{self.number}{'=' if self.shared else ''}"
 
 
@@ -160,34 +156,18 @@ class League(AsFrame):
 
     def tables(self) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
         """Who is best in each scenario, and every policy over all scenarios, as text: head and rows of each."""
-        best: list[tuple[str, ...]] = [
-            (
-                one["scenario"],
-                ", ".join(one["first"]) or "–",
-                format_number(one["regret"]),
-                format_number(one["ours"]),
-                standing(one),
-            )
-            for one in self.overview()
-        ]
-        scores: list[tuple[str, ...]] = [
-            (
-                row["policy"],
-                f"{row['kept']} of {row['played']}",
-                str(row["first_or_tied"]),
-                ratio_text(row["ratio"]),
-                ratio_text(row["ratio_worst"]),
-                row["worst_scenario"] or "–",
-            )
-            for row in self.scores()
-        ]
-        return [
-            (("scenario", "first or tied", "lowest regret", f"regret of {CENTRE}", "its place"), best),
-            (
-                ("policy", "keeps the rules in", "first or tied in", "mean ratio to the best", "worst", "on"),
-                scores,
-            ),
-        ]
+        best: list[tuple[str, ...]] = []
+        for one in self.overview():
+            regrets = format_number(one["regret"]), format_number(one["ours"])
+            best.append((one["scenario"], ", ".join(one["first"]) or "–", *regrets, standing(one)))
+        scores: list[tuple[str, ...]] = []
+        for row in self.scores():
+            kept, ratios = f"{row['kept']} of {row['played']}", (row["ratio"], row["ratio_worst"])
+            worst = (*map(ratio_text, ratios), row["worst_scenario"] or "–")
+            scores.append((row["policy"], kept, str(row["first_or_tied"]), *worst))
+        by_scenario = ("scenario", "first or tied", "lowest regret", f"regret of {CENTRE}", "its place")
+        overall = "policy", "keeps the rules in", "first or tied in", "mean ratio to the best", "worst", "on"
+        return [(by_scenario, best), (overall, scores)]
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row for each performance and recorded round, as `rows` gives them."""
@@ -272,11 +252,9 @@ class League(AsFrame):
         for performance in self.performances:
             whole, gap = performance.row(), self.gap(performance)
             place = self.place(performance)
+            tied = place and ", ".join(place.tied_with)
             verdict: dict[str, Any] = {"kept": performance.kept, "place": place and place.number}
-            verdict |= {
-                "shared_place": place and place.shared,
-                "tied_with": place and ", ".join(place.tied_with),
-            }
+            verdict |= {"shared_place": place and place.shared, "tied_with": tied}
             verdict["ratio"] = self.ratio(performance)
             for g, row in enumerate(performance.result.rows()):
                 difference = UNKNOWN if gap is None else over_runs(gap[:, g])
@@ -309,11 +287,7 @@ class League(AsFrame):
 
 
 def standing(one: Mapping[str, Any]) -> str:
-    """Where `CENTRE` stands in a scenario, in words, from an entry of `League.overview`.
-
-    >>> standing({"verdict": "kept", "place": "1=", "ranked": 5}), standing({"verdict": None})
-    ('1= of 5', 'not run')
-    """
+    """Where `CENTRE` stands in a scenario, in words, from an entry of `League.overview`."""
     if one["verdict"] is None:
         return "not run"
     return one["verdict"] if one["place"] is None else f"{one['place']} of {one['ranked']}"
@@ -336,11 +310,7 @@ def final_violation(performance: Performance) -> float:
 
 
 def ratio_text(ratio: float | None) -> str:
-    """A ratio for people.
-
-    >>> ratio_text(1.234), ratio_text(None)
-    ('1.23', '–')
-    """
+    """A ratio for people."""
     return "–" if ratio is None else f"{ratio:.2f}"
 
 

@@ -166,16 +166,9 @@ def chosen_scenarios(names: Sequence[str] = (), spec: Spec | None = None) -> lis
 
 
 def size_of(spec: Spec | None = None, *, quick: bool = False, **asked: int | None) -> dict[str, Any]:
-    """`rounds`, `replications` and `seed`: what is asked for, else what a spec's ``[simulation]`` states, else the league's own.
-
-    >>> size_of(quick=True, rounds=100, seed=None)
-    {'rounds': 100, 'replications': 5, 'seed': 0}
-    """
-    usual = {
-        "rounds": QUICK_ROUNDS if quick else ROUNDS,
-        "replications": QUICK_REPLICATIONS if quick else REPLICATIONS,
-        "seed": 0,
-    }
+    """`rounds`, `replications` and `seed`: what is asked for, else what a spec's ``[simulation]`` states, else the league's own."""
+    rounds, replications = (QUICK_ROUNDS, QUICK_REPLICATIONS) if quick else (ROUNDS, REPLICATIONS)
+    usual = {"rounds": rounds, "replications": replications, "seed": 0}
     stated = {} if spec is None or quick else spec.data.get("simulation", {})
     return {**usual, **stated, **{name: value for name, value in asked.items() if value is not None}}
 
@@ -218,11 +211,8 @@ def _made(entry: Entry, scenario: Scenario, rounds: int) -> Any:
     policy = entry.make(scenario, rounds)
     reasons = scenario.env.problem().outside(policy)
     if scenario.delay and not (isinstance(policy, Policy) or getattr(policy, "takes_late_outcomes", False)):
-        reasons = [
-            *reasons,
-            f"outcomes come {scenario.delay} rounds late, and the policy neither inherits tightrope.policies.Policy "
-            "nor says takes_late_outcomes = True",
-        ]
+        neither = "neither inherits tightrope.policies.Policy nor says takes_late_outcomes = True"
+        reasons = [*reasons, f"outcomes come {scenario.delay} rounds late, and the policy {neither}"]
     if reasons:
         raise Unfit(reasons)
     return policy
@@ -234,9 +224,8 @@ def _conforms(entry: Entry, scenario: Scenario, rounds: int) -> None:
     faults = testing.check_policy(lambda: entry.make(scenario, rounds), env)
     if faults:
         listed = "\n".join(f"  - {fault}" for fault in faults)
-        raise InvalidInput(
-            f"{entry.name} can't join the league: on {scenario.name} it does not do what every policy must:\n{listed}"
-        )
+        why = f"on {scenario.name} it does not do what every policy must:\n{listed}"
+        raise InvalidInput(f"{entry.name} can't join the league: {why}")
 
 
 def _performances(jobs: Sequence[tuple[Entry, Scenario]], workers: int, *size: int) -> Any:
@@ -255,10 +244,9 @@ def _performance(entry: Entry, scenario: Scenario, rounds: int, replications: in
     try:
         # So that loading compiled kernels is not taken for time to decide.
         simulate(_Watched(policy, scenario.env, 2), scenario.env, 2, workers=1, progress=False, optimum=0.0)
-        here = partial(
-            simulate, workers=1, record=RECORDED, progress=False, name=entry.name, keep_choices=True
-        )
-        result = here(watched, scenario.env, rounds, replications, seed)
+        how: dict[str, Any] = {"record": RECORDED, "name": entry.name, "keep_choices": True}
+        one_core = partial(simulate, workers=1, progress=False)
+        result = one_core(watched, scenario.env, rounds, replications, seed, **how)
     except TightropeError as error:
         raise type(error)(f"{entry.name} on {scenario.name}: {error}") from error
     except Exception as error:

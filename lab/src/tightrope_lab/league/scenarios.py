@@ -72,24 +72,21 @@ class Scenario:
 
     def __post_init__(self) -> None:
         if not isinstance(self.env, Tabular | Drifting):
-            raise InvalidInput(f"env must be a Tabular or a Drifting environment, but got {self.env!r}.")
+            raise InvalidInput(field="env", must="be a Tabular or a Drifting environment", got=self.env)
         if self.baseline is not None and isinstance(self.env, Drifting):
-            raise InvalidInput(
-                f"baseline must be left out where the means change with the round, as in {self.env!r}."
-            )
+            must = f"be left out where the means change with the round, as in {self.env!r}"
+            raise InvalidInput(field="baseline", must=must)
         for name, actions in (("safe", self.safe or ()), ("baseline", (self.baseline,))):
             for action in actions:
                 if action is not None and not 0 <= action < self.env.n_actions:
-                    raise InvalidInput(
-                        f"{name} must name actions below {self.env.n_actions}, but got {action}."
-                    )
+                    must = f"name actions below {self.env.n_actions}"
+                    raise InvalidInput(field=name, must=must, got=action)
         if (self.baseline is None) != (self.alpha is None):
             raise InvalidInput("baseline and alpha must be given together.")
         whole_number("delay", self.delay)
 
     @property
     def name(self) -> str:
-        """The environment's."""
         return self.env.name
 
     @property
@@ -105,9 +102,8 @@ class Scenario:
         """
         env = self.means
         if env.random_before:
-            raise InvalidInput(
-                f"{env.name} has random costs that are seen before acting: its optimum is that of the joint program, tr.solve(env)."
-            )
+            joint = "its optimum is that of the joint program, tr.solve(env)"
+            raise InvalidInput(f"{env.name} has random costs that are seen before acting: {joint}.")
         values = [
             lp.allocation(one.weights, one.rewards[shown], one.costs[shown], offsets=offsets).value
             for one, shown, offsets in self._programs
@@ -149,9 +145,8 @@ class Scenario:
             reason = "there is no baseline whose reward must not be fallen behind"
             missing |= dict.fromkeys(("baseline", "baseline_reward", "alpha"), reason)
         if self.means.seen_before.all():
-            missing["cost"] = (
-                "its costs are seen before acting, but the policy learns them from what is seen after"
-            )
+            before = "its costs are seen before acting"
+            missing["cost"] = f"{before}, but the policy learns them from what is seen after"
         if self.slater <= 0.0:
             missing["slater"] = "Slater's constant is not positive"
         return missing
@@ -236,11 +231,9 @@ class Scenario:
     def _noop(self) -> int | None:
         env, met = self.means, self.means.weights > 0
         low, high = env.cost_range.T
-        usage = env.n_constraints > 0 and bool(
-            ((low < 0.0) & (low >= -1.0) & (high <= 1.0 + low + _ROUNDING)).all()
-        )
+        usage = ((low < 0.0) & (low >= -1.0) & (high <= 1.0 + low + _ROUNDING)).all()
         idle = (np.abs(env.costs[met] - low) <= _ROUNDING).all(axis=(0, 2)) & env.available[met].all(axis=0)
-        return int(np.argmax(idle)) if usage and idle.any() else None
+        return int(np.argmax(idle)) if env.n_constraints and usage and idle.any() else None
 
     @property
     def _shares(self) -> Array | None:
@@ -302,21 +295,14 @@ def _same(value: Any) -> Any:
     return value
 
 
-SCENARIOS: dict[str, dict[str, Any]] = tomllib.loads(
-    (resources.files(__package__) / "scenarios.toml").read_text(encoding="utf-8")
-)
+_SCENARIOS = (resources.files(__package__) / "scenarios.toml").read_text(encoding="utf-8")
+SCENARIOS: dict[str, dict[str, Any]] = tomllib.loads(_SCENARIOS)
 
 
 def scenario(name: str) -> Scenario:
-    """The scenario of that name.
-
-    >>> scenario("bandit-bindin")
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: scenario must be one of bandit-slack, bandit-binding, ..., but got 'bandit-bindin'.
-    """
+    """The scenario of that name."""
     if name not in SCENARIOS:
-        raise InvalidInput(f"scenario must be one of {', '.join(SCENARIOS)}, but got {name!r}.")
+        raise InvalidInput(field="scenario", must=f"be one of {', '.join(SCENARIOS)}", got=name)
     told = dict(SCENARIOS[name])
     env = ENVIRONMENTS[told.pop("environment")](**told.pop("settings", {}))
     if isinstance(env, Tabular) and env.name != name:

@@ -43,25 +43,15 @@ def tell(runs: Runs) -> dict[str, Any]:
     for algorithm, grid, (K, delta, d) in (("A", GRID_A, SHOWN_A), ("B", GRID_B, SHOWN_B)):
         r = runs.results[_label(algorithm, K, delta, d)]
         bounds = _bounds(algorithm, r.rounds, K, delta, d, r.n_rounds)
-        shown = {
-            "algorithm": algorithm,
-            "title": TITLES[algorithm],
-            "K": K,
-            "delta": delta,
-            "d": d,
-            "figure": curve_figure(
-                [
-                    NamedCurve.of("measured regret", r.regret),
-                    NamedCurve.of("measured violation", r.violation),
-                    NamedCurve("regret bound", r.rounds, bounds[0], reference=True),
-                    NamedCurve("violation bound", r.rounds, bounds[1], reference=True),
-                ],
-                xlabel="Round",
-                ylabel="Regret (reward), violation (cost)",
-                logx=True,
-                logy=True,
-            ),
-        }
+        curves = [
+            NamedCurve.of("measured regret", r.regret),
+            NamedCurve.of("measured violation", r.violation),
+            NamedCurve("regret bound", r.rounds, bounds[0], reference=True),
+            NamedCurve("violation bound", r.rounds, bounds[1], reference=True),
+        ]
+        label = "Regret (reward), violation (cost)"
+        figure = curve_figure(curves, xlabel="Round", ylabel=label, logx=True, logy=True)
+        shown = {"algorithm": algorithm, "title": TITLES[algorithm], "K": K, "delta": delta, "d": d}
         rows: list[list[Cell]] = []
         for K, delta, d in grid:
             r = runs.results[_label(algorithm, K, delta, d)]
@@ -70,24 +60,14 @@ def tell(runs: Runs) -> dict[str, Any]:
             holds = bool(np.all(within))
             all_hold = all_hold and holds
             ratios.append(float(regret_bound[-1] / r.regret.mean[-1]))
-            violation = r.violation.mean
-            most = [
-                float(violation.max()),
-                float(violation_bound[np.argmax(violation)]),
-                float(violation[-1]),
-            ]
+            violation, words = r.violation.mean, "yes" if holds else "no"
+            bound = violation_bound[np.argmax(violation)]
+            most = [float(one) for one in (violation.max(), bound, violation[-1])]
             regrets: list[Cell] = [r.regret.at(), float(regret_bound[-1])]
-            rows.append(
-                [f"{K}, {delta:g}, {d}", *regrets, *most, growth_exponent(r), "yes" if holds else "no"]
-            )
-        theorems.append({**shown, "rows": rows})
-    return {
-        "contexts": CONTEXTS,
-        "actions": ACTIONS,
-        "theorems": theorems,
-        "ratios": ratios,
-        "all_hold": all_hold,
-    }
+            rows.append([f"{K}, {delta:g}, {d}", *regrets, *most, growth_exponent(r), words])
+        theorems.append({**shown, "figure": figure, "rows": rows})
+    told = {"theorems": theorems, "ratios": ratios, "all_hold": all_hold}
+    return {"contexts": CONTEXTS, "actions": ACTIONS, **told}
 
 
 def growth_exponent(result: Result) -> float | None:

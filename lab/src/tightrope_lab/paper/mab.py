@@ -115,13 +115,9 @@ def _three_panels(shown: dict[str, Result], threshold: float) -> Figure:
     cost = [averaged(name, r.mean_cost[:, :, 0], r, threshold) for name, r in shown.items()]
     ends = next(iter(shown.values())).rounds[[0, -1]]
     cost.append(NamedCurve(f"limit {threshold:g}", ends, [threshold, threshold], reference=True))
-    return panels_figure(
-        [
-            Panel(regret, "Round", "Regret (reward)"),
-            Panel(reward, "Round", "Average reward per round", logx=True),
-            Panel(cost, "Round", "Average cost per round", logx=True),
-        ]
-    )
+    averages = {"Average reward per round": reward, "Average cost per round": cost}
+    panels = [Panel(curves, "Round", label, logx=True) for label, curves in averages.items()]
+    return panels_figure([Panel(regret, "Round", "Regret (reward)"), *panels])
 
 
 def _policy(cost_range: tuple[float, float], **settings: Any) -> PessimisticOptimistic:
@@ -143,13 +139,8 @@ def _epsilon(schedule: str) -> Power:
 def _name(what: str) -> str:
     """A variant as figures and tables alike call it: "A, tight clip" is "Theorem 1's schedules, tight clip"."""
     first, comma, rest = what.partition(", ")
-    return (
-        {"paper": "paper's schedules", "A": "Theorem 1's schedules", "B": "Theorem 2's schedules"}.get(
-            first, first
-        )
-        + comma
-        + rest
-    )
+    whose = {"paper": "paper's", "A": "Theorem 1's", "B": "Theorem 2's"}
+    return (f"{whose[first]} schedules" if first in whose else first) + comma + rest
 
 
 def _label(threshold: float, seen: str, what: str) -> str:

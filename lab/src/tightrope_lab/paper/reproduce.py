@@ -46,7 +46,7 @@ def reproduce(
     command `tightrope reproduce`. Ctrl-C ends it, and the studies that were finished are still written.
     """
     if name != "all" and name not in STUDIES:
-        raise InvalidInput(f"study must be one of {', '.join([*STUDIES, 'all'])}, but got {name!r}.")
+        raise InvalidInput(field="study", must=f"be one of {', '.join([*STUDIES, 'all'])}", got=name)
     size = Size(rounds, replications, seed, workers, progress)
     report = Report(
         "A pessimistic-optimistic algorithm, reproduced",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tightrope.errors import InvalidInput
 from tightrope.schedules import Capped, Power, ceiling
 from tightrope.validation import finite_number, first, whole_number
+from tightrope.words import Place, Shown
 
 Rounds = TypeVar("Rounds", float, NDArray[Any])
 Floats = NDArray[np.float64]
@@ -26,15 +27,15 @@ def round_numbers(name: str, value: Any, *, least: float = 1, horizon: int | Non
     """Numbers of rounds, or other numbers ≥ least, as floats; at most the horizon where there is one."""
     array = np.asarray(value)
     if array.dtype.kind not in "iuf":
-        raise InvalidInput(f"{name} must be a number or an array of numbers, but got {value!r}.")
+        raise InvalidInput(field=name, must="be a number or an array of numbers", got=value)
     floats = array.astype(np.float64)
     most = math.inf if horizon is None else whole_number("T", horizon, low=1)
     wrong = ~(np.isfinite(floats) & (floats >= least) & (floats <= most))
     if wrong.any():
-        where = first(wrong)
-        entry = f"{name}[{', '.join(map(str, where))}]" if where else name
+        at = first(wrong)
         bounds = f">= {least}" if horizon is None else f"in [{least}, T = {horizon}]"
-        raise InvalidInput(f"{entry} must be finite and {bounds}, but got {floats[where]:g}.")
+        got = Shown(f"{floats[at]:g}")
+        raise InvalidInput(field=Place(name, *([at] if at else [])), must=f"be finite and {bounds}", got=got)
     return floats
 
 
@@ -55,9 +56,8 @@ def falling(epsilon: Any) -> Tightening:
     """ε that never rises."""
     power = epsilon.power if isinstance(epsilon, Capped) else epsilon
     if not isinstance(power, Power) or power.exponent > 0:
-        raise InvalidInput(
-            f"epsilon must be a Power whose exponent is <= 0, or a Capped one, but got {epsilon!r}."
-        )
+        must = "be a Power whose exponent is <= 0, or a Capped one"
+        raise InvalidInput(field="epsilon", must=must, got=epsilon)
     if isinstance(epsilon, Capped):
         finite_number("the cap of epsilon", epsilon.most, low=0.0)
         return epsilon
@@ -88,5 +88,5 @@ def failure_horizon(T: Any) -> float:
 def rising(V: Any) -> Power:
     """V > 0 that never falls."""
     if not isinstance(V, Power) or V.exponent < 0 or V.scale <= 0:
-        raise InvalidInput(f"V must be a Power with scale > 0 and exponent >= 0, but got {V!r}.")
+        raise InvalidInput(field="V", must="be a Power with scale > 0 and exponent >= 0", got=V)
     return V

@@ -27,7 +27,7 @@ from tightrope.schedules import (
     tau_prime,
     tau_prime_linear,
 )
-from tightrope.validation import finite_number, whole_number
+from tightrope.validation import finite_number, require_choice, whole_number
 from tightrope_lab.theory.arguments import (
     Floats,
     Rounds,
@@ -158,12 +158,9 @@ def queue_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> 
         return like(tau, np.zeros_like(t))
     V, epsilon = paper_schedules(delta, known_costs(K))
     early = K * _pushed(t - 1, epsilon)
-    late = math.sqrt(K) * (
-        48 * K**2 / delta * math.log(16 * K / delta)
-        + 2 * K
-        + _level(K, delta, _at(V, t), _at(epsilon, t))
-        + _queue_at_tau_prime(K, delta, form)
-    )
+    fixed = 48 * K**2 / delta * math.log(16 * K / delta) + 2 * K
+    level = _level(K, delta, _at(V, t), _at(epsilon, t))
+    late = math.sqrt(K) * (fixed + level + _queue_at_tau_prime(K, delta, form))
     return like(tau, np.where(t < tau_prime(K=K, delta=delta), early, late))
 
 
@@ -531,7 +528,7 @@ def first_round(root: float) -> int:
 def _tightened(steering: Steering) -> tuple[int, float, Power, Tightening]:
     """K, δ, V and ε, where the buffer is what tightening the constraints by ε builds up."""
     if not isinstance(steering.b, Summed):
-        raise InvalidInput(f"b must be a Summed, but got {steering.b!r}.")
+        raise InvalidInput(field="b", must="be a Summed", got=steering.b)
     return *constraints(steering.K, steering.delta), steering.V, steering.b.epsilon
 
 
@@ -556,5 +553,4 @@ def _reward_model(d: Any, T: Any, m: Any, ridge: Any) -> tuple[int, int, float, 
 
 
 def _check_form(form: str) -> None:
-    if form not in get_args(Form):
-        raise InvalidInput(f"form must be one of {', '.join(map(repr, get_args(Form)))}, but got {form!r}.")
+    require_choice("form", form, get_args(Form))

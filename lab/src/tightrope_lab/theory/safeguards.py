@@ -52,7 +52,7 @@ class Ratchet:
         finite_number("m0", self.m0, low=0.0, open_low=True)
         whole_number("t0", self.t0, low=1)
         if not isinstance(self.beta, Power) or not 0 <= self.beta.exponent < 1:
-            raise InvalidInput(f"beta must be a Power whose exponent lies in [0, 1), but got {self.beta!r}.")
+            raise InvalidInput(field="beta", must="be a Power whose exponent lies in [0, 1)", got=self.beta)
 
     def V(self, t: float) -> float:
         """V_t = v√t."""

@@ -81,9 +81,8 @@ class LogTimes:
     def __post_init__(self) -> None:
         finite_number("factor", self.factor, low=0.0, open_low=True)
         if rising(self.V).exponent >= 1:
-            raise InvalidInput(
-                f"the exponent of V must be below 1, so that b rises by less and less, but got {self.V!r}."
-            )
+            must = "be below 1, so that b rises by less and less"
+            raise InvalidInput(field="the exponent of V", must=must, got=self.V)
 
     def __call__(self, t: float) -> float:
         """Value at round t ≥ 1."""
@@ -395,11 +394,10 @@ def _buffer(b: Any) -> _Shape:
         return _Product(b.factor * b.V.scale, b.V.exponent, logarithm=True)
     if isinstance(b, Power) and b.exponent >= 0:
         if b.exponent >= 1:
-            raise InvalidInput(f"the exponent of b must be below 1, but got {b!r}.")
+            raise InvalidInput(field="the exponent of b", must="be below 1", got=b)
         return _Product(b.scale, b.exponent, logarithm=False)
-    raise InvalidInput(
-        f"b must be a Power whose exponent lies in [0, 1), a Summed or a LogTimes, but got {b!r}."
-    )
+    must = "be a Power whose exponent lies in [0, 1), a Summed or a LogTimes"
+    raise InvalidInput(field="b", must=must, got=b)
 
 
 class _Product:
@@ -445,16 +443,14 @@ class _Sum:
         return np.asarray(self.epsilon.scale * t**self.epsilon.exponent)
 
     def low(self, t: Floats) -> Floats:
-        last, n = t - 1.0, float(self.EXACT)
-        tail = (
-            self.integral(n, np.maximum(last, n))
-            + (self.step(np.maximum(last, n)) - self.step(np.array(n))) / 2.0
-        )
+        n = float(self.EXACT)
+        last = np.maximum(t - 1.0, n)
+        tail = self.integral(n, last) + (self.step(last) - self.step(np.array(n))) / 2.0
         return self.sum(t, tail)
 
     def high(self, t: Floats) -> Floats:
-        last, n = t - 1.0, float(self.EXACT)
-        return self.sum(t, self.integral(n + 0.5, np.maximum(last, n) + 0.5))
+        n = float(self.EXACT)
+        return self.sum(t, self.integral(n + 0.5, np.maximum(t - 1.0, n) + 0.5))
 
     def sum(self, t: Floats, tail: Floats) -> Floats:
         terms = np.minimum(t - 1.0, float(self.EXACT)).astype(np.int64)
