@@ -14,11 +14,7 @@ from tightrope.errors import InvalidInput
 
 
 def power_law(t: float, scale: float, exponent: float, log_power: float, T: float) -> float:
-    """scale · t^exponent · log(1 + T)^log_power.
-
-    >>> power_law(4.0, 6.0, -0.5, 0.0, 100.0)
-    3.0
-    """
+    """scale · t^exponent · log(1 + T)^log_power."""
     if exponent == 0.5:
         value = scale * math.sqrt(t)
     elif exponent == -0.5:
@@ -31,11 +27,7 @@ def power_law(t: float, scale: float, exponent: float, log_power: float, T: floa
 
 
 def confidence_radius(n: float, d: float, T: float, m: float, ridge: float) -> float:
-    """√β = √λ·m + sqrt(2 log T + d log(1 + n/(dλ))), n outcomes learnt so far (Abbasi-Yadkori et al. 2011, Theorem 2).
-
-    >>> confidence_radius(0.0, 20.0, 1.0, 1.0, 1.0)
-    1.0
-    """
+    """√β = √λ·m + sqrt(2 log T + d log(1 + n/(dλ))), n outcomes learnt so far (Abbasi-Yadkori et al. 2011, Theorem 2)."""
     return math.sqrt(ridge) * m + math.sqrt(2.0 * math.log(T) + d * math.log(1.0 + n / (d * ridge)))
 
 
@@ -76,8 +68,6 @@ class Power:
 class Capped:
     """The schedule min(power, most): what the tightening is where it is capped.
 
-    Examples
-    --------
     >>> [Capped(Power(6.0, -0.5), 2.0)(t) for t in (1, 9, 36)]
     [2.0, 2.0, 1.0]
     """
@@ -86,16 +76,11 @@ class Capped:
     most: float
 
     def __call__(self, t: float) -> float:
-        """Value at round t ≥ 1."""
         return min(self.most, self.power(t))
 
 
 def cap(delta: float) -> float:
-    """δ/2, the most that a capped ε_t is: some mixture of actions then meets the tightened rules with δ/2 to spare.
-
-    >>> cap(0.1)
-    0.05
-    """
+    """δ/2, the most that a capped ε_t is: some mixture of actions then meets the tightened rules with δ/2 to spare."""
     return delta / 2
 
 
@@ -108,11 +93,9 @@ class Schedule:
     log_power: float = 0.0
 
     def __call__(self, t: float, horizon: float | None = None) -> float:
-        """Value at round t ≥ 1."""
         return power_law(t, self.scale, self.exponent, self.log_power, t if horizon is None else horizon)
 
     def times(self, factor: float) -> Schedule:
-        """The same, `factor` times as high."""
         return Schedule(self.scale * factor, self.exponent, self.log_power)
 
 
@@ -161,18 +144,17 @@ def ceiling(value: float) -> int:
 
 
 def as_schedule(name: str, value: Any) -> Schedule:
-    """A user's `Power` as what the kernels evaluate."""
     if isinstance(value, Schedule):
         return value
     if not isinstance(value, Power):
         raise InvalidInput(field=name, must="be a schedule, such as tr.Power(1.0, 0.5)", got=value)
     if name == "V" and value.scale == 0:
-        raise InvalidInput("the scale of V must be > 0, but got 0: the queues are divided by V_t.")
+        why = "The queues are divided by V_t."
+        raise InvalidInput(field="the scale of V", must="be > 0", got=0, remedy=why)
     return Schedule(float(value.scale), float(value.exponent))
 
 
 def as_data(name: str, power: Any) -> list[float] | None:
-    """A schedule as plain data; None for none."""
     if power is None:
         return None
     schedule = as_schedule(name, power)

@@ -418,7 +418,7 @@ def test_what_is_asked_in_one_call_and_what_is_not() -> None:
 
 def test_a_classifier_learns_zeros_and_ones_alone() -> None:
     model = Ensemble(LogisticRegression(), 1, 2)
-    with pytest.raises(tr.InvalidInput, match="outcome must be 0 or 1, for sklearn"):
+    with pytest.raises(tr.InvalidInput, match="outcome must be 0 or 1, since sklearn"):
         model.learn([0.0, 1.0], 0.5, 0)
     assert model.n_learnt == 0
     assert len(model._kept) == 0

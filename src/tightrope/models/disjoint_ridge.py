@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tightrope.models.model import Ids, register
+from tightrope.models.model import Ids, Normals, register
 from tightrope.models.ridge_regression import RidgeRegression, require_rows_in_ball
 from tightrope.validation import Array, real_array
 
@@ -62,9 +61,7 @@ class DisjointRidge(RidgeRegression):
         ids, rows = self._rows(features, actions)
         return self._widths(rows, ids)
 
-    def sampled(
-        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
-    ) -> Array:
+    def sampled(self, features: Any, actions: Any, scale: float, normals: Normals) -> Array:
         """⟨θ̃_j, x⟩ for θ̃_j ~ N(θ̂_j, scale² Σ_j⁻¹)."""
         ids, rows = self._rows(features, actions)
         return np.array([row @ self._sampled_theta(g, scale, normals) for g, row in zip(ids.tolist(), rows)])

@@ -14,8 +14,6 @@ from tightrope.errors import InvalidInput
 from tightrope.extras import PACKAGES, package_of
 from tightrope.trust import LIBRARIES, grant, is_allowed, require_trusted
 
-__all__ = ["made_of", "object_as_data", "object_from_data"]
-
 _TUPLE = "tuple"
 
 
@@ -51,7 +49,7 @@ def object_as_data(value: Any, where: str) -> Any:
         return {name: object_as_data(one, f"{where}.{name}") for name, one in value.items()}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise InvalidInput(f"{where} must be plain data, or have get_params, but got {value!r}.")
+    raise InvalidInput(field=where, must="be plain data, or have get_params", got=value)
 
 
 def object_from_data(data: Any, make: Callable[[str, dict[str, Any]], Any]) -> Any:
@@ -80,9 +78,8 @@ def made_of(kind: str, settings: Mapping[str, Any], what: str, methods: Sequence
         words = " and ".join(" or ".join(names) for names in methods)
         raise InvalidInput(f"{what} {kind!r} must be a class with {words}, but it is not.")
     if settings.get("memory") is not None:
-        raise InvalidInput(
-            f"{what} {kind!r}: memory must be left out, but got {settings['memory']!r}: scikit-learn would read pickles from there."
-        )
+        must = "be left out, since scikit-learn would read pickles from there"
+        raise InvalidInput(field="memory", must=must, got=settings["memory"], within=f"{what} {kind!r}")
     try:
         return made(**settings)
     except TypeError as error:
@@ -90,7 +87,6 @@ def made_of(kind: str, settings: Mapping[str, Any], what: str, methods: Sequence
 
 
 def _class_of(kind: str, what: str) -> Any:
-    """What module:Class names, if it may be imported; a library that is missing is named."""
     module, _, name = kind.partition(":")
     require_trusted(what, kind, libraries=LIBRARIES)
     try:
@@ -116,6 +112,5 @@ def _module_of(made: type, where: str) -> str:
         importable = public and public != "__main__" and "." not in made.__qualname__
         if importable and getattr(importlib.import_module(public), made.__qualname__, None) is made:
             return public
-    raise InvalidInput(
-        f"{where} is a {made.__qualname__}, which no other process could import: put the class in a module."
-    )
+    problem = f"is a {made.__qualname__}, which no other process could import: put the class in a module"
+    raise InvalidInput(field=where, problem=problem)

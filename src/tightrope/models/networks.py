@@ -42,11 +42,6 @@ def network(estimator: Any) -> Network | None:
 
 
 def weight_count(layers: Sequence[int]) -> int:
-    """How many weights and biases there are between layers so wide.
-
-    >>> weight_count([2, 3, 1])
-    13
-    """
     return sum((a + 1) * b for a, b in pairwise(layers))
 
 

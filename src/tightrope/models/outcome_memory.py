@@ -13,10 +13,6 @@ from tightrope.kernels import bootstrap
 from tightrope.models.model import NO_DECISION, Ids
 from tightrope.validation import Array, require_choice, whole_number
 
-__all__ = ["RULES", "KeptOutcomes", "Sample"]
-
-RULES = ("both", "recent", "reservoir")
-
 # What a row is in: the sample that the fit in force was made of, that of the fit that is to follow it; or it was passed over for
 # that one. A row that has come since is in none.
 IN_FORCE, NEXT, PASSED_OVER = np.int8(1), np.int8(2), np.int8(4)
@@ -52,7 +48,7 @@ class KeptOutcomes:
 
     def __init__(self, n_features: int, n_outputs: int, *, limit: int, rule: str, seed: int) -> None:
         self.limit = whole_number("keep", limit, low=1)
-        require_choice("keep_rule", rule, RULES)
+        require_choice("keep_rule", rule, ("both", "recent", "reservoir"))
         self.rule, self.seed = rule, seed
         self.used = np.zeros(1, dtype=np.int64)
         self._rows: dict[str, NDArray[Any]] = {

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tightrope.models.model import register
+from tightrope.models.model import Normals, register
 from tightrope.models.ridge_regression import RidgeRegression, require_rows_in_ball
 from tightrope.validation import Array, real_array
 
@@ -63,9 +62,7 @@ class Ridge(RidgeRegression):
         rows = self._rows(features)
         return self._widths(rows, np.zeros(len(rows), dtype=np.int64))
 
-    def sampled(
-        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
-    ) -> Array:
+    def sampled(self, features: Any, actions: Any, scale: float, normals: Normals) -> Array:
         """⟨θ̃, φ⟩ for one θ̃ ~ N(θ̂, scale² Σ⁻¹)."""
         values: Array = self._rows(features) @ self._sampled_theta(0, scale, normals)
         return values
