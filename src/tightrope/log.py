@@ -85,7 +85,6 @@ class LogColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise InvalidInput("success is for a reward that is one column")
 
     def needed(self) -> list[str]:
-        """All columns that a row must have, each once."""
         named: list[Any] = [self.action, self.label, self.group]
         for one in (self.reward, *self.usage.values()):
             named += one.values() if isinstance(one, Mapping) else [one]
@@ -138,7 +137,7 @@ class Log(AsFrame):
     constraints : Rules or sequence of str, optional
         Names of the constraints; rules name the actions as well.
     usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
-        With rules, in place of costs: what was used by what was done, in the units of the rules, and the group of each context.
+        With rules, in place of costs: what was used, in the units of the rules, and the group of each context.
     n_actions : int, optional
         J, where neither names nor propensities tell it; by default the largest id + 1.
     encoder : Encoder, optional
@@ -203,12 +202,11 @@ class Log(AsFrame):
             action_names, constraints = tuple(map(str, constraints.actions)), constraints.names
         known = None if action_names is None else _names("action_names", action_names)
         p = None if propensities is None else real_array("propensities", propensities, (n,), (n, None))
-        sizes = {
-            "action_names": None if known is None else len(known),
-            "propensities": None if p is None or p.ndim == 1 else p.shape[1],
-            "n_actions": None if n_actions is None else whole_number("n_actions", n_actions, low=1),
-        }
-        told = {name: size for name, size in sizes.items() if size is not None}
+        told = {} if known is None else {"action_names": len(known)}
+        if p is not None and p.ndim == 2:
+            told["propensities"] = p.shape[1]
+        if n_actions is not None:
+            told["n_actions"] = whole_number("n_actions", n_actions, low=1)
         if len(set(told.values())) > 1:
             raise InvalidInput(field="the number of actions", must="be one", got=told)
         count = next(iter(told.values()), None)
@@ -372,7 +370,6 @@ class Log(AsFrame):
 
     @property
     def names(self) -> NDArray[np.str_]:
-        """What was done, by name, (n,)."""
         return np.array(self.action_names)[self.actions]
 
     def to_frame(self, library: Library = "pandas") -> Any:

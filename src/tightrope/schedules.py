@@ -100,40 +100,22 @@ class Schedule:
 
 
 def known_costs(K: int) -> tuple[Schedule, Schedule]:
-    """Algorithm A: V_t / δ = K^0.25 sqrt(2t/3) and ε_t = K^0.75 sqrt(6/t).
-
-    >>> V, epsilon = known_costs(1)
-    >>> round(V(6), 9), round(epsilon(6), 9)
-    (2.0, 1.0)
-    """
+    """Algorithm A: V_t / δ = K^0.25 sqrt(2t/3) and ε_t = K^0.75 sqrt(6/t)."""
     return Schedule(K**0.25 * math.sqrt(2 / 3), 0.5), Schedule(K**0.75 * math.sqrt(6), -0.5)
 
 
 def linear_costs(K: int, d: int) -> tuple[Schedule, Schedule]:
-    """Algorithm B: V_t / δ = d √t log(1+T) / 4 and ε_t = 4 d log(1+T) / √t, scaled by K^0.25 and K^0.75 as in A.
-
-    >>> V, epsilon = linear_costs(1, 2)
-    >>> round(V(4, horizon=100) / math.log(101), 9), round(epsilon(4, horizon=100) / math.log(101), 9)
-    (1.0, 4.0)
-    """
+    """Algorithm B: V_t / δ = d √t log(1+T) / 4 and ε_t = 4 d log(1+T) / √t, scaled by K^0.25 and K^0.75 as in A."""
     return Schedule(K**0.25 * d / 4, 0.5, 1.0), Schedule(K**0.75 * 4 * d, -0.5, 1.0)
 
 
 def tau_prime(*, K: int, delta: float) -> int:
-    """τ', the first round with ε_t ≤ δ/2 in algorithm A: ⌈24 K^1.5/δ²⌉.
-
-    >>> tau_prime(K=1, delta=0.1)
-    2400
-    """
+    """τ', the first round with ε_t ≤ δ/2 in algorithm A: ⌈24 K^1.5/δ²⌉."""
     return max(1, ceiling(24 * K**1.5 / delta**2))
 
 
 def tau_prime_linear(*, delta: float, d: int, T: int) -> int:
-    """τ' in algorithm B with one constraint: ⌈64 d² log²(1 + T)/δ²⌉; it may lie beyond T.
-
-    >>> tau_prime_linear(delta=1, d=1, T=1) == math.ceil(64 * math.log(2) ** 2)
-    True
-    """
+    """τ' in algorithm B with one constraint: ⌈64 d² log²(1 + T)/δ²⌉; it may lie beyond T."""
     return ceiling((8 * d * math.log1p(T) / delta) ** 2)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from tightrope.encoder.columns import CategoryColumn, NumberColumn
 from tightrope.errors import InvalidInput
 from tightrope.validation import REACH, Array, Outside, finite_number, real_array, require_range
+from tightrope.words import Shown
 
 
 class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid_unknown_fields=True):
@@ -27,9 +28,8 @@ class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid
     def __post_init__(self) -> None:
         low, high = finite_number("min", self.min), finite_number("max", self.max)
         if not (low < high and math.isfinite(high - low)):
-            raise InvalidInput(
-                f"`min < max` must hold, a finite distance apart, but got min = {low:g}, max = {high:g}"
-            )
+            must, came = "hold, a finite distance apart", Shown(f"min = {low:g}, max = {high:g}")
+            raise InvalidInput(field="`min < max`", must=must, got=came)
 
     def column(self) -> NumberColumn:
         low, high = float(self.min), float(self.max)
@@ -53,11 +53,11 @@ class Category(msgspec.Struct, frozen=True, tag_field="type", tag="category", fo
     def __post_init__(self) -> None:
         given: Any = self.values
         if not isinstance(given, list | tuple) or not all(isinstance(value, str) for value in given):
-            raise InvalidInput(f"values must be a list of texts, but got {given!r}")
+            raise InvalidInput(field="values", must="be a list of texts", got=given)
         if not given:
-            raise InvalidInput("values must name at least one category, but the list is empty")
+            raise InvalidInput(field="values", must="name at least one category, but the list is empty")
         if len(set(given)) < len(given):
-            raise InvalidInput(f"values must differ from each other, but got {list(given)}")
+            raise InvalidInput(field="values", must="differ from each other", got=list(given))
         msgspec.structs.force_setattr(self, "values", tuple(given))
 
     def column(self) -> CategoryColumn:
@@ -89,7 +89,7 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise InvalidInput(f"count must be at least 1, but got {self.count}")
+            raise InvalidInput(field="count", must="be at least 1", got=self.count)
         Number(self.min, self.max)
 
     @property

@@ -9,15 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.models.model import (
-    Model,
-    checked_outcome,
-    known_action,
-    register,
-    shown_half_life,
-    shown_sizes,
-    size,
-)
+from tightrope.models.model import Model, checked_outcome, known_action, register, size
 from tightrope.models.standardised import standardised_like
 from tightrope.validation import Array, finite_number, whole_number
 
@@ -129,4 +121,4 @@ class ArmMeans(Model):
         return {"stat": self.stat, "counts": self.counts, "sums": self.sums}
 
     def __repr__(self) -> str:
-        return f"ArmMeans({shown_sizes(self.n_actions)}bonus={self.bonus:g}{shown_half_life(self.half_life)})"
+        return self._shown(bonus=self.bonus)

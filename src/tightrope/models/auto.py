@@ -47,24 +47,20 @@ class Auto(Composite):
     """A few models learn beside each other, and that with the least error on outcomes it had not seen yet is followed.
 
     No one learner serves noisy and clean outcomes alike. Each outcome is first predicted by every candidate, then learnt by all of
-    them. Squared errors are averaged with weights that grow with time, so that a model which has become good is not held to its
-    beginnings. At 60 outcomes, and whenever their number has grown by a fifth, another is followed if it was better by 1.5 standard
-    errors of the paired difference. `why` says which, since when and for what reason.
+    them. Later squared errors count more, so that a model which has become good is not held to its beginnings. At 60 outcomes, and
+    whenever their number has grown by a fifth, another is followed if it was better by 1.5 standard errors of the difference.
 
     Parameters
     ----------
     n_actions : int, optional
-        Actions that are told apart by their id; None where each comes with features of its own, or where nobody has typed
-        `n_features`.
+        None where each action comes with features of its own, or where nobody has typed `n_features`.
     n_features : int, optional
         0 for arms alone. By default as many as in the first context that its policy is shown.
     candidates : sequence of names or settings, optional
         Registered names, or settings with the name under `model`; by default a linear model, small forests and small boosted
         trees. The first is followed at the start.
-    seed : int
-        Of the candidates that draw.
-    half_life : float or str, optional
-        That of the candidates, where they state none.
+    seed, half_life
+        Of the candidates that draw, and of those that state no half-life.
     n_outputs : int
 
     Examples

@@ -45,16 +45,15 @@ class Ensemble(Model):
     """Any estimator with `fit` and `predict`, several times over, each on its own bootstrap of the outcomes.
 
     Every outcome counts a number of times for each member, drawn once from Poisson(1). Members are fitted anew when outcomes have
-    grown by a fraction, not with every one; in between nothing changes. Their mean is the model's mean, and `spread` times their
-    standard deviation is how unsure it is. A policy follows one member in a round. `docs/ensembles.md` says what was measured, what
-    is saved, and which estimators answer in under a millisecond.
+    grown by a fraction; in between nothing changes. Their mean is the model's mean, and `spread` times their standard deviation is
+    how unsure it is. A policy follows one member in a round. `docs/ensembles.md` says what was measured, and what is saved.
 
     Parameters
     ----------
     estimator : str or object
         "extra-trees" (where outcomes are hardly noisy), "small-boosted-trees" (where they are), "boosted-trees" (between the two),
-        "random-forest" or "mlp"; `module:Class` with `params`; or an object like those of scikit-learn, which is kept as its
-        class and parameters. A classifier learns outcomes of 0 and 1 alone.
+        "random-forest" or "mlp"; `module:Class`; or an object like those of scikit-learn, which is kept as its class and
+        parameters. A classifier learns only outcomes of 0 and 1.
     n_actions : int, optional
         J. None where one row of features tells all about an action, or where nobody has typed `n_features`.
     n_features : int, optional
@@ -64,7 +63,7 @@ class Ensemble(Model):
     shared : bool, optional
         One estimator for all actions, which is given features and action, in place of one for each. By default only for "mlp".
     spread : float
-        What deviations are of those between members. Groups of trees differ by more than they err.
+        What part of the deviation between members counts: groups of trees differ by more than they err.
     growth : float
         A fit begins when what is kept has grown by this factor since the last one began.
     first : int
@@ -76,17 +75,15 @@ class Ensemble(Model):
     half_life : float or str, optional
         Outcomes learnt until one counts half of what it did, or a time such as "2h"; None forgets nothing.
     refit : {"background", "now"}
-        Whether answers go on by the old fit while the new one is made. It takes effect at a fixed outcome, and who asks then waits
-        for it, so that choices are the same on every run; in the service when it is made, which the journal says.
+        Whether answers go on by the old fit while the new one is made. It takes effect at a fixed outcome, so that choices are the
+        same on every run; in the service when it is made, which the journal says.
     made_up : int
         Rounds with the best or the worst outcome that each member imagines of each action.
     exploration : {"members", "gaps", "normal"}, optional
         How a policy explores with it; "members" by default.
     params : mapping, optional
         Parameters of the estimator that is named.
-    seed : int
-        Of the bootstrap and of the estimators.
-    n_outputs : int
+    seed, n_outputs : int
 
     Examples
     --------
@@ -173,7 +170,8 @@ class Ensemble(Model):
         """`spread` times the standard deviation between members; 0 for a single member that is fitted."""
         said = self._said(features, actions)
         if not self.fits:
-            return self._shaped(np.broadcast_to(self._unit(), said.shape[1:]).copy())
+            unit = units_of(self._kept.all().outcomes)
+            return self._shaped(np.broadcast_to(unit, said.shape[1:]).copy())
         return self._shaped(self.spread * said.std(axis=0, ddof=1 if self.n_members > 1 else 0))
 
     def members(self, features: Any = None, actions: Any = None) -> Array:
@@ -193,7 +191,7 @@ class Ensemble(Model):
 
     @property
     def working_features(self) -> int:
-        """As if each member took a thousand multiplications, about what a hundred steps down its trees are."""
+        # As if each member took a thousand multiplications, about what a hundred steps down its trees are.
         return math.ceil(math.sqrt(1000.0 * self.n_members))
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
@@ -210,7 +208,6 @@ class Ensemble(Model):
             self._begin(background=self.refit == "background")
 
     def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
-        """Take in many outcomes, and be fitted to them once, at the end."""
         for row, outcome, action in one_by_one(features, outcomes, actions):
             self._note(row, outcome, action)
         clock = self._clock
@@ -387,10 +384,7 @@ class Ensemble(Model):
         z -= z.mean(axis=1, keepdims=True)
         outcomes = self._kept.all().outcomes
         centre = outcomes.mean(axis=0) if len(outcomes) else np.zeros(K)
-        return np.asarray(centre + self._unit() * z[where].swapaxes(0, 1))
-
-    def _unit(self) -> Array:
-        return units_of(self._kept.all().outcomes)
+        return np.asarray(centre + units_of(outcomes) * z[where].swapaxes(0, 1))
 
     def _rows(self, features: Any, actions: Any) -> tuple[Array, Ids]:
         if actions is not None:
@@ -432,7 +426,6 @@ class Ensemble(Model):
     sized = classmethod(shared_or_each)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process: all but the fits, which are made again there."""
         return {**vars(self), "_fitted": {}, "_last_asked": None}
 
     def __repr__(self) -> str:

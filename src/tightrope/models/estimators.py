@@ -142,11 +142,7 @@ class Recipe(NamedTuple):
 
 
 def recipe(estimator: str, params: Mapping[str, Any]) -> Recipe:
-    """How the estimator of that name and parameters is made, looked at before anything is fitted.
-
-    >>> recipe("sklearn.neighbors:KNeighborsRegressor", {"n_neighbors": 3}).weighted
-    False
-    """
+    """How the estimator of that name and parameters is made, looked at before anything is fitted."""
     named = _named(estimator)
     one = _made(named.made, {**named.params(100), **params}, 0)
     fit = one.fit if hasattr(one, "fit") else one.partial_fit
@@ -157,19 +153,13 @@ def recipe(estimator: str, params: Mapping[str, Any]) -> Recipe:
 
 
 def as_data(estimator: Any, params: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
-    """The name and parameters of an estimator, which may be a name, `module:Class`, or an object that has `get_params`.
-
-    >>> from sklearn.tree import DecisionTreeRegressor
-    >>> as_data(DecisionTreeRegressor(max_depth=3), None)
-    ('sklearn.tree:DecisionTreeRegressor', {'max_depth': 3})
-    """
+    """The name and parameters of an estimator, which may be a name, `module:Class`, or an object that has `get_params`."""
     if isinstance(estimator, str):
         if estimator not in NAMED and ":" not in estimator:
             must = f"be one of {', '.join(map(repr, NAMED))}, module:Class, or an object with fit and predict"
             raise InvalidInput(field="estimator", must=must, got=estimator)
-        return estimator, {
-            name: object_as_data(one, f"params.{name}") for name, one in (params or {}).items()
-        }
+        data = {name: object_as_data(one, f"params.{name}") for name, one in (params or {}).items()}
+        return estimator, data
     if params:
         raise InvalidInput("params are those of an estimator that is named; an object has its own.")
     found = object_as_data(estimator, "estimator")

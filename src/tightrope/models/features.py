@@ -49,11 +49,9 @@ class Features(Composite):
         Outcomes until the transformer is fitted; 0 for one that learns nothing from data but the number of features.
     size : int, optional
         Features that the transformer makes; needed where that depends on the data. Fewer are filled up with 0, more refused.
-    seed : int
-        Of what the transformer draws.
+    seed, half_life
+        Of what the transformer draws, and of the inner model where it has no half-life.
     n_outputs : int
-    half_life : float or str, optional
-        That of the inner model, where it has none.
 
     Examples
     --------

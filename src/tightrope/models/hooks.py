@@ -72,8 +72,7 @@ def checked_example(
 def note_decision(model: Model, number: int) -> None:
     """The outcomes that are learnt from here on belong to the decision with this number; `NO_DECISION`: to none.
 
-    A model that keeps rows begins with `decision = NO_DECISION`, and keeps the number with each row, so that `forget_inputs`
-    finds them.
+    A model that keeps rows begins with `decision = NO_DECISION`, and keeps the number with each, for `forget_inputs`.
     """
     if hasattr(type(model), "decision"):
         setattr(model, "decision", number)  # noqa: B010

@@ -30,14 +30,11 @@ def object_as_data(value: Any, where: str) -> Any:
         # Whoever passes an object trusts its class.
         grant(kind)
         usual = {name: one.default for name, one in inspect.signature(made).parameters.items()}
-        return {
-            "kind": kind,
-            **{
-                name: object_as_data(one, f"{where}.{name}")
-                for name, one in value.get_params(deep=False).items()
-                # Also what marks "not set" and is no data, such as XGBoost's NaN, is what its class has.
-                if one is not usual.get(name, usual) and not (isinstance(one, float) and math.isnan(one))
-            },
+        return {"kind": kind} | {
+            name: object_as_data(one, f"{where}.{name}")
+            for name, one in value.get_params(deep=False).items()
+            # Also what marks "not set" and is no data, such as XGBoost's NaN, is what its class has.
+            if one is not usual.get(name, usual) and not (isinstance(one, float) and math.isnan(one))
         }
     if isinstance(value, (np.generic, np.ndarray)):
         return object_as_data(value.tolist(), where)
@@ -68,9 +65,6 @@ def made_of(kind: str, settings: Mapping[str, Any], what: str, methods: Sequence
     """An object of the class that module:Class names, `what` saying what is asked for.
 
     The class is looked at before anything of it runs: it must be trusted, be a class, and have one of each of the `methods`.
-
-    >>> made_of("sklearn.linear_model:Ridge", {"alpha": 2.0}, "estimator", [["fit"], ["predict"]])
-    Ridge(alpha=2.0)
     """
     made = _class_of(kind, what)
     lacking = [names for names in methods if not any(hasattr(made, name) for name in names)]

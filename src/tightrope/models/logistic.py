@@ -148,9 +148,8 @@ class Logistic(BlockModel):
         try:
             require_range("outcome", y, low - room, high + room)
         except InvalidInput as error:
-            raise InvalidInput(
-                error, remedy="Set the limits of a logistic model with low and high."
-            ) from error
+            remedy = "Set the limits of a logistic model with low and high."
+            raise InvalidInput(error, remedy=remedy) from error
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         g = 0 if self.n_actions is None else known_action(action, self.n_actions)
@@ -158,8 +157,10 @@ class Logistic(BlockModel):
         self.check_outcome(outcome)
         y = (checked_outcome(outcome, self.n_outputs) - self._low - self.shifted) / (self._high - self._low)
         y = np.clip(y, 0.0, 1.0)
-        if not self.n_learnt:
-            self._begin_units(x)
+        if not self.n_learnt and self.n_features:
+            # Features are as large as they are in the first row, or as they are on average where they are smaller.
+            typical = float(np.sqrt(np.mean(x**2))) or 1.0
+            self.units[1] = np.maximum(np.abs(x), typical) * np.sqrt(self.n_features)
         self._note(x, y)
         M, q = self.n_outputs, self.n_features + 1
         row, room, scratch = self._extended(x[None, :])[0], np.empty(q + 1), np.empty(2 * q * q)
@@ -209,12 +210,6 @@ class Logistic(BlockModel):
         apart = x - mean
         mean += apart / self.tally[0]
         squares += apart * (x - mean)
-
-    def _begin_units(self, x: Array) -> None:
-        """By one row: features are as large as they are in it, or as they are on average where they are smaller."""
-        if self.n_features:
-            typical = float(np.sqrt(np.mean(x**2))) or 1.0
-            self.units[1] = np.maximum(np.abs(x), typical) * np.sqrt(self.n_features)
 
     def _measure_anew(self) -> None:
         """Centre and scale features by the rows learnt so far, set the offset by the outcomes, and restate what was learnt.
@@ -378,19 +373,8 @@ class Logistic(BlockModel):
         return self.ages
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        names = [
-            "flat",
-            "units",
-            "moments",
-            "tally",
-            "reach",
-            "offset",
-            "shifted",
-            "rows",
-            "outcomes",
-            "which",
-        ]
-        names += ["when", "decisions", "kept", "before_S", "before_b", "before_at"]
+        names = ["flat", "units", "moments", "tally", "reach", "offset", "shifted", "rows", "outcomes"]
+        names += ["which", "when", "decisions", "kept", "before_S", "before_b", "before_at"]
         return {name: getattr(self, name) for name in names + ["ages"] * (self.half_life is not None)}
 
     def _extended(self, rows: Array) -> Array:

@@ -125,6 +125,12 @@ class Model(ABC):
         self._fades = fades = half_life_of(value)
         self.half_life: float | str | None = value if fades is None or not fades.tick else fades.length
 
+    def _shown(self, **settings: float) -> str:
+        """As it is written in Python, with its sizes and these settings."""
+        sizes = [str(one) for one in (self.n_actions, self.n_features) if one]
+        stated = [f"{name}={value:g}" for name, value in settings.items()]
+        return f"{type(self).__name__}({', '.join(sizes + stated)}{shown_half_life(self.half_life)})"
+
     def __repr__(self) -> str:
         shown = (f"{name}={value!r}" for name, value in arguments(self).items() if name != "n_outputs")
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -168,10 +174,6 @@ def missing_sizes(model: Model) -> tuple[str, ...]:
 
 def size(name: str, value: Any, *, low: int) -> int | None:
     return None if value is None else whole_number(name, value, low=low)
-
-
-def shown_sizes(*sizes: int | None) -> str:
-    return "".join(f"{one}, " for one in sizes if one is not None)
 
 
 def more_actions(model: Model, n_actions: Any) -> bool:
@@ -232,11 +234,7 @@ class HalfLife(NamedTuple):
 
 
 def half_life_of(value: Any) -> HalfLife | None:
-    """A half-life of at least one round, or one in time: "90s", "30min", "2h", "7d"; None forgets nothing.
-
-    >>> half_life_of("30min")
-    HalfLife(length=1800.0, tick=0.0)
-    """
+    """A half-life of at least one round, or one in time: "90s", "30min", "2h", "7d"; None forgets nothing."""
     if value is None:
         return None
     if not isinstance(value, str):

@@ -84,7 +84,6 @@ class StackedNetworks:
         self.biases = [_by_group(b[:, None, :], shape) for b in biases]
 
     def predict(self, rows: Array, groups: Ids) -> Array:
-        """What each member expects of each row, asked of the networks of the row's group: (M, n, n_outputs)."""
         out = np.empty((self.members, len(rows), self.outputs))
         between, behind = _ACTIVATIONS[self.between], _ACTIVATIONS[self.behind]
         for g in np.unique(groups).tolist():

@@ -36,14 +36,6 @@ class KeptOutcomes:
     made of is dropped, so that it can be made again from the arrays at any time. `take_up` puts the chosen sample in force and
     forgets the rest. A sample has `limit` outcomes; `rule` says which stay when there are more: the newest ("recent"), an even
     sample of all that ever came ("reservoir", drawn by `seed`), or half and half ("both").
-
-    >>> kept = KeptOutcomes(1, 1, limit=4, rule="recent", seed=0)
-    >>> for i in range(6):
-    ...     kept.add([float(i)], 0, 1.0, i + 1, i + 1.0)
-    >>> kept.choose()
-    >>> kept.take_up()
-    >>> kept.in_force().numbers
-    array([3, 4, 5, 6])
     """
 
     def __init__(self, n_features: int, n_outputs: int, *, limit: int, rule: str, seed: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,16 +13,7 @@ from tightrope import kernels
 from tightrope.kernels import forgetting
 from tightrope.models.blocks import block_widths, drawn_parameters, faded
 from tightrope.models.hooks import dimension
-from tightrope.models.model import (
-    Ids,
-    Model,
-    Normals,
-    checked_outcome,
-    known_action,
-    shown_half_life,
-    shown_sizes,
-    size,
-)
+from tightrope.models.model import Ids, Model, Normals, checked_outcome, known_action, size
 from tightrope.models.standardised import standardised_like
 from tightrope.validation import NORM_LIMIT, Array, finite_number, real_array, require_unit_rows, whole_number
 
@@ -91,6 +83,14 @@ class RidgeRegression(Model):
         self.stat[-1] = dimension(self)
         if self._fades is not None:
             self.ages[forgetting.BORN + known :] = self.ages[forgetting.TIME]
+
+    @abstractmethod
+    def _rows(self, features: Any, actions: Any) -> tuple[Array, Ids]:
+        """Checked rows, and the block of each."""
+
+    def widths(self, features: Any = None, actions: Any = None) -> Array:
+        """‖φ‖_{Σ⁻¹} of each row, without the radius."""
+        return self._widths(*self._rows(features, actions))
 
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
         """½‖φ‖_{Σ⁻¹}: the noise of an outcome in [0, 1] has at most a standard deviation of ½."""
@@ -198,9 +198,7 @@ class RidgeRegression(Model):
         return drawn_parameters(Sigma, self.Theta[block, 0], scale, normals(p, block * p))
 
     def __repr__(self) -> str:
-        sizes, forgets = shown_sizes(self.n_actions, self.n_features), shown_half_life(self.half_life)
-        settings = f"bonus={self.bonus:g}, m={self.m:g}, ridge={self.ridge:g}"
-        return f"{type(self).__name__}({sizes}{settings}{forgets})"
+        return self._shown(bonus=self.bonus, m=self.m, ridge=self.ridge)
 
 
 def require_rows_in_ball(name: str, rows: Array) -> None:

@@ -35,7 +35,6 @@ class Unsized:
         return str(self.settings["model"])
 
     def sized(self, sizes: Sizes) -> Model:
-        """The model for so many actions and features; sizes that were typed stay."""
         settings = {name: value for name, value in self.settings.items() if name != "model"}
         model = sized(model_class(self.kind, sizes), sizes, **settings)
         if missing := missing_sizes(model):

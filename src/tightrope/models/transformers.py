@@ -21,14 +21,7 @@ NAMES = ("fourier", "nystroem", "splines")
 
 
 def as_data(transformer: Any) -> Any:
-    """A transformer as plain data: a name, or a table with `kind`, a name or module:Class, and parameters.
-
-    >>> as_data("fourier")
-    {'kind': 'fourier'}
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> as_data(StandardScaler(with_mean=False))["kind"]
-    'sklearn.preprocessing:StandardScaler'
-    """
+    """A transformer as plain data: a table with `kind`, a name or module:Class, and parameters."""
     if isinstance(transformer, str):
         return {"kind": transformer}
     if isinstance(transformer, Mapping):
