@@ -45,18 +45,11 @@ class Values(NamedTuple):
 class Frame:
     """The columns of a table, by name. A column is read when it is first asked for, a chunk at a time, and then kept.
 
-    Parameters
-    ----------
-    table : DataFrame, pyarrow Table, structured array, mapping of columns, sequence of rows, (n, p) array, or Frame
-        A row is a mapping, a named tuple, a Series or a record; what a mapping does not hold is missing.
-    names : sequence of str, optional
-        The columns of an array, which has no names, in order; "x0", "x1", … by default.
-    rows : optional
-        Of a Frame, the numbers of those that are meant, or a mask.
-    path, sha256 : of the file that it was read from
+    The table is a DataFrame, a pyarrow Table, a structured array, a mapping of columns, a sequence of rows, an (n, p) array, or a
+    Frame, of which only some `rows` may be meant, by their numbers or a mask. A row is a mapping, a named tuple, a Series or a
+    record; what a mapping does not hold is missing. `names` are the columns of an array, by default "x0", "x1", …; `path` and
+    `sha256` are of the file that it was read from.
 
-    Examples
-    --------
     >>> Frame({"age": [20, 41], "ward": ["A", "B"]}).where([False, True]).to_dict()
     {'age': [41], 'ward': ['B']}
     """
@@ -301,7 +294,6 @@ def _texts(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _typed_objects(name: str, entries: list[Any], begin: int) -> Values:
-    """Entries of any types, from row `begin` on, as an array of one plain type."""
     if set(map(type, entries)) == {str}:  # most columns of objects, and no need to look at each
         return Values(np.array(entries), np.zeros(len(entries), dtype=bool))
     missing = np.array([is_missing(one) for one in entries], dtype=bool)
@@ -322,7 +314,6 @@ def _typed_objects(name: str, entries: list[Any], begin: int) -> Values:
 
 
 def spread(present: NDArray[Any], missing: NDArray[np.bool_]) -> Values:
-    """What there is, with gaps between."""
     if not missing.any():
         return Values(present, missing)
     if present.dtype.kind in "iu":

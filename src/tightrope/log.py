@@ -472,11 +472,7 @@ def _names(what: str, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def action_name(value: Any) -> str:
-    """What stands in a column of actions, as a name: a CSV has no whole numbers.
-
-    >>> action_name(3.0), action_name("email"), action_name(True)
-    ('3', 'email', 'true')
-    """
+    """What stands in a column of actions, as a name: a CSV has no whole numbers."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -68,7 +68,6 @@ class Costs(Protocol):
 
     def force(self, group: Any, /) -> Any:
         """What counts in a context of this group; `rules` says which do, None where all do."""
-        ...
 
 
 class OfferReader:

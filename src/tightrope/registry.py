@@ -79,8 +79,7 @@ class Registry(dict[str, Any]):
             grant(name, folder)
         require_trusted(self.what, name, folder)
         read = self._module_of_file if place.endswith(".py") else self._module
-        module = read(name, folder / place)
-        found = getattr(module, attribute, None)
+        found = getattr(read(name, folder / place), attribute, None)
         if not callable(found):
             raise InvalidInput(f"{self.what} {name!r}: {place} has no class {attribute!r}.")
         if not isinstance(vars(found).get("kind"), str):

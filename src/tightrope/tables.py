@@ -85,7 +85,6 @@ _TRUTH = {"true": True, "false": False}
 
 
 def _delimiter(header: str) -> str:
-    """What stands most often between the column names, a comma if nothing does."""
     return max(",;\t|", key=re.sub(r'"[^"]*"', "", header).count)
 
 

@@ -65,7 +65,6 @@ class Category(msgspec.Struct, frozen=True, tag_field="type", tag="category", fo
 
     @property
     def reach(self) -> float:
-        """The most that it adds to ‖x‖²."""
         return float(len(self.values) > 1)
 
 

@@ -18,12 +18,7 @@ _TUPLE = "tuple"
 
 
 def object_as_data(value: Any, where: str) -> Any:
-    """An object as a table of its `kind`, module:Class, and the parameters that are not as usual; what is plain as it is.
-
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> object_as_data(StandardScaler(with_mean=False), "scaler")
-    {'kind': 'sklearn.preprocessing:StandardScaler', 'with_mean': False}
-    """
+    """An object as a table of its `kind`, module:Class, and the parameters that are not as usual; what is plain as it is."""
     if hasattr(value, "get_params") and not isinstance(value, type):
         made = type(value)
         kind = f"{_module_of(made, where)}:{made.__qualname__}"

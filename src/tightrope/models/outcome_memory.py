@@ -67,7 +67,6 @@ class KeptOutcomes:
         self.used[0] = i + 1
 
     def choose(self) -> None:
-        """Pick the sample of the next fit from all that is here."""
         n = len(self)
         samples, chosen = self._rows["samples"][:n], np.zeros(n, dtype=np.bool_)
         chosen[self._chosen(self._rows["numbers"][:n])] = True
@@ -81,7 +80,6 @@ class KeptOutcomes:
         samples[:] = np.where(samples & NEXT, IN_FORCE, 0)
 
     def forget(self, decisions: Collection[int]) -> bool:
-        """Drop what is kept of some decisions, from all samples; whether there was anything."""
         gone = np.isin(self._rows["decisions"][: len(self)], list(decisions))
         if gone.any():
             self._keep(~gone)
