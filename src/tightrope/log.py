@@ -1,14 +1,7 @@
-r"""Decisions that were logged: what was done, with which chance, what it earned and used.
+"""Decisions that were logged: what was done, with which chance, what it earned and used.
 
 Whatever looks at past decisions looks at a `Log`: evaluation, the comparison of models, warm starts, `init`, environments made of a
 table. It is made of arrays, of a DataFrame, of a file (`History.read`), or of a journal (`service.offline.served_decisions`).
-
->>> import pathlib, tempfile
->>> folder = pathlib.Path(tempfile.mkdtemp())
->>> _ = (folder / "log.csv").write_text("age,sent,bought\n41,email,yes\n35,letter,no\n28,letter,\n")
->>> log = History(file="log.csv", action="sent", reward="bought", success="yes").read(folder)
->>> log, log.left_out, log.rewards.tolist()
-(Log(rows=2, actions=2, constraints=0), 1, [1.0, 0.0])
 """
 
 from __future__ import annotations

@@ -66,11 +66,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Capped:
-    """The schedule min(power, most): what the tightening is where it is capped.
-
-    >>> [Capped(Power(6.0, -0.5), 2.0)(t) for t in (1, 9, 36)]
-    [2.0, 2.0, 1.0]
-    """
+    """The schedule min(power, most): what the tightening is where it is capped."""
 
     power: Power
     most: float

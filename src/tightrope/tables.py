@@ -24,17 +24,11 @@ Text: TypeAlias = NDArray[Any]  # of NumPy's strings of any length
 
 
 def read_table(path: str | os.PathLike[str]) -> Frame:
-    r"""The columns of a .csv, .csv.gz, .parquet or .json file, the last of which is an object of lists.
+    """The columns of a .csv, .csv.gz, .parquet or .json file, the last of which is an object of lists.
 
     Columns of a CSV in which every entry is a number become numbers. An empty entry of a CSV is missing. Entries may stand between
     semicolons, tabs or bars instead of commas, and numbers may have a decimal comma. In a column of numbers NA, N/A, null, None, ?
     and - are no entries; one of true and false alone becomes booleans.
-
-    >>> import tempfile, pathlib
-    >>> file = pathlib.Path(tempfile.mkdtemp()) / "log.csv"
-    >>> _ = file.write_text("age,sent\n41,email\n,letter\n")
-    >>> read_table(file).to_dict()
-    {'age': [41.0, None], 'sent': ['email', 'letter']}
     """
     path = Path(path)
     kind = next((end for end in (".csv", ".csv.gz", ".parquet", ".json") if path.name.endswith(end)), None)

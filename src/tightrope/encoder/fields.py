@@ -15,11 +15,7 @@ from tightrope.words import Shown
 
 
 class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid_unknown_fields=True):
-    """A number between `min` and `max`, scaled to [0, 1]; `outside` says what becomes of any other (`validation.taken_range`).
-
-    >>> Number(0, 120)
-    Number(min=0, max=120, outside='clip')
-    """
+    """A number between `min` and `max`, scaled to [0, 1]; `outside` says what becomes of any other (`validation.taken_range`)."""
 
     min: float
     max: float
@@ -42,11 +38,7 @@ class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid
 
 
 class Category(msgspec.Struct, frozen=True, tag_field="type", tag="category", forbid_unknown_fields=True):
-    """One of `values`: an indicator for each but the first, which the others are measured against.
-
-    >>> Category(["f", "m"])
-    Category(values=('f', 'm'))
-    """
+    """One of `values`: an indicator for each but the first, which the others are measured against."""
 
     values: tuple[str, ...]
 
@@ -72,15 +64,7 @@ Field: TypeAlias = Number | Category
 
 
 class Vector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`count` numbers without names, each between `min` and `max`: x = (1, the numbers scaled to [0, 1]) / √(1 + count).
-
-    >>> Vector(count=2, min=-1, max=1).rows([0, 1]) * 3**0.5
-    array([1. , 0.5, 1. ])
-    >>> Vector(count=2, min=-1, max=1).rows([0, 1e20])
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: features[1] must lie in [-1, 1], but got 1e+20.
-    """
+    """`count` numbers without names, each between `min` and `max`: x = (1, the numbers scaled to [0, 1]) / √(1 + count)."""
 
     count: int
     min: float
