@@ -275,11 +275,19 @@ def test_a_league_shows_who_is_best():
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(float("nan"), "–"), (-3.25, "−3.25"), (1234.5, "1,234"), (float("inf"), "∞"), (1e-15, "0")],
+    [
+        *[(float("nan"), "–"), (-3.25, "−3.25"), (1234.5, "1,234"), (float("inf"), "∞"), (1e-15, "0")],
+        *[(0.123456, "0.1235"), (12345, "12,345"), (None, "–"), (True, "yes"), (["a", "b"], "a, b")],
+    ],
 )
 def test_numbers_in_words(value, words):
     assert displays.text(value) == words
 
 
-def test_long_facts_are_cut():
+def test_texts_are_escaped():
+    assert displays.page("Rules <2>", displays.facts([("icu", 0.2)])).count("&lt;2&gt;") == 1
+
+
+def test_long_tables_and_facts_are_cut():
+    assert "4 more" in displays.table(["n"], [[i] for i in range(34)])
     assert "…" in displays.facts([("actions", ["action"] * 200)])

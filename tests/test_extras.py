@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tightrope import extras
 from tightrope.extras import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -129,3 +130,12 @@ def test_the_page_has_a_row_for_every_extra():
     for extra, packages in rows.items():
         declared = {re.split(r"[\[><=]", one)[0] for one in EXTRAS[extra]}
         assert set(re.findall(r"`([\w-]+)`", packages)) == declared, extra
+
+
+def test_words_for_a_package_that_is_missing():
+    missing = ModuleNotFoundError("No module named 'pyarrow.parquet'", name="pyarrow.parquet")
+    assert extras.package_of(missing) == "pyarrow"
+    assert extras.remedy(missing) == "pyarrow is not installed: pip install 'tightrope[data]'"
+    said = r"^a forest needs scikit-learn, which is not installed: pip install 'tightrope\[models\]'$"
+    with pytest.raises(ModuleNotFoundError, match=said), extras.explained("a forest"):
+        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")

@@ -123,3 +123,13 @@ def test_rows_and_columns_of_a_frame(tmp_path: Path) -> None:
     with pytest.raises(tr.InvalidInput, match="column 'c' must hold numbers, but its first entry is 'x'"):
         part.numbers("c")
     assert frame.to_dict() == {"a": [1.0, 2.0, None], "b": [5, 7, 6], "c": ["x", "y", "z"]}
+
+
+def test_what_stands_for_nothing_and_when_times_are() -> None:
+    assert [frames.is_missing(one) for one in (None, float("nan"), pd.NA, pd.NaT, 0, "")] == [True] * 4 + [
+        False
+    ] * 2
+    assert frames.microseconds("1970-01-01T00:00:01") == 1_000_000
+    assert frames.microseconds("soon") is None
+    with pytest.raises(tr.InvalidInput, match="library must be one of 'pandas', 'polars', but got 'excel'"):
+        made_frame([{"a": 1}], "excel")  # type: ignore[arg-type]

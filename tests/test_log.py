@@ -11,7 +11,7 @@ import pytest
 import tightrope as tr
 from tightrope import InvalidInput
 from tightrope.frames import Frame
-from tightrope.log import History, Log, LogColumns
+from tightrope.log import History, Log, LogColumns, action_name
 from tightrope.offpolicy import evaluate
 
 GOOD: dict[str, Any] = {
@@ -153,3 +153,13 @@ def test_rows_of_a_file_that_lack_something_are_left_out(tmp_path):
         History(file="log.csv", action="arm", reward="won", usage={"n": "none"}).of(
             Frame({"arm": [1, 2], "won": [0, 1], "none": [None, None]}, path=tmp_path / "log.csv")
         )
+
+
+def test_actions_of_a_table_by_name() -> None:
+    assert [action_name(one) for one in (3.0, 2.5, "email", True, False)] == [
+        "3",
+        "2.5",
+        "email",
+        "true",
+        "false",
+    ]

@@ -71,6 +71,7 @@ def test_json_is_read(tmp_path):
         ("a,b\n1,x\nNA,NA\n?,y\n", {"a": [1.0, None, None], "b": ["x", "NA", "y"]}),
         ("a,b\nTrue,yes\nfalse,no\n,no\n", {"a": [True, False, None], "b": ["yes", "no", "no"]}),
         ("a,b\nNA,x\nNA,y\n", {"a": ["NA", "NA"], "b": ["x", "y"]}),
+        ("age,sent\n41,email\n,letter\n", {"age": [41.0, None], "sent": ["email", "letter"]}),
     ],
 )
 def test_a_csv_is_read_as_it_is_met(tmp_path, text, columns):

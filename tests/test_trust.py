@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import tightrope as tr
+from tightrope import trust
 from tightrope.cli import main
 from tightrope.environments.build import environment_of
 from tightrope.models import model_from_settings
@@ -399,3 +400,15 @@ def test_a_class_that_the_program_has_is_found_without_trust(tmp_path: Path) -> 
 
 class Own(tr.policies.Uniform):
     """A policy of this file's own, which nobody registered."""
+
+
+def test_names_of_libraries_and_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(trust.VARIABLE, raising=False)
+    places = ("sklearn.linear_model", "sklearnt", "os")
+    assert [trust.is_allowed(one, trust.LIBRARIES) for one in places] == [True, False, False]
+    assert trust.absolute("mine.py:Mine", Path("/specs")) == "/specs/mine.py:Mine"
+    assert trust.absolute("shop.rules:Band") == "shop.rules:Band"
+    with pytest.raises(
+        tr.errors.Untrusted, match=r"^estimator 'subprocess:Popen' would run code that is not of catboost"
+    ):
+        trust.require_trusted("estimator", "subprocess:Popen", libraries=trust.LIBRARIES)

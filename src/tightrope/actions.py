@@ -37,17 +37,6 @@ class Actions:
         With an int n the actions are 0, …, n − 1 and have no names. None: nobody has said how many there are.
     states : mapping from ids, optional
         Of those that are not active.
-
-    Examples
-    --------
-    >>> Actions(["a", "b"]).ids(["b", "d"])
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: actions[1] is the unknown name 'd'; known: a, b.
-    >>> Actions(3).ids([2, 3])
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: actions[1] must be below 3, the number of actions, but got 3.
     """
 
     __slots__ = ("_ids", "_limit", "_states", "active", "names")
@@ -94,15 +83,9 @@ class Actions:
         if isinstance(action, str):
             if action in self._ids:
                 return self._ids[action]
-            hint = did_you_mean(action, self._ids)
-            said = Text(
-                "{what} is the unknown name {action!r}{hint}; {known}.",
-                what=Place.of(what),
-                action=action,
-                hint=hint,
-                known=self._known(),
-            )
-            raise InvalidInput(said, field=what)
+            hint = f"{did_you_mean(action, self._ids)}; {self._known()}"
+            problem = Text("is the unknown name {action!r}{hint}", action=action, hint=hint)
+            raise InvalidInput(field=what, problem=problem)
         number = whole_number(what, action, high=2**63 - 1)
         if number >= self._limit:
             raise InvalidInput(field=what, must=f"be below {self._limit}, the number of actions", got=number)
@@ -122,26 +105,14 @@ class Actions:
         return Actions([*self.names, name], self._states)
 
     def with_state(self, action: Action, state: State) -> Actions:
-        """The registry with an action in another state; what is retired stays so.
-
-        >>> Actions(["a", "b"]).with_state("a", "retired").with_state("a", "active")
-        Traceback (most recent call last):
-        ...
-        tightrope.errors.InvalidInput: action 'a' is retired, and stays so: add another action in its place.
-        """
+        """The registry with an action in another state; what is retired stays so."""
         require_choice("state", state, get_args(State))
         if self.state(action) == "retired":
-            raise InvalidInput(
-                f"action {action!r} is retired, and stays so: add another action in its place."
-            )
+            problem = "is retired, and stays so: add another action in its place"
+            raise InvalidInput(field=f"action {action!r}", problem=problem)
         return Actions(self.names, {**self._states, self.id(action): state})
 
     def unknown(self, action: Any) -> str:
-        """In words, that there is no such action.
-
-        >>> Actions(["icu", "surgery"]).unknown("surgry")
-        "unknown action 'surgry' (did you mean 'surgery'?); known: icu, surgery"
-        """
         return f"unknown action {action!r}{did_you_mean(action, self._ids)}; {self._known()}"
 
     def __contains__(self, action: object) -> bool:
@@ -161,13 +132,11 @@ class Actions:
 
 
 def count(counts: list[int], action: int) -> None:
-    """One more of an action, in counts by id; ids that were registered later get room."""
     counts.extend([0] * (action + 1 - len(counts)))
     counts[action] += 1
 
 
 def counted(counts: Sequence[int], action: int) -> int:
-    """How many of an action were counted, by id; none before it was registered."""
     return counts[action] if action < len(counts) else 0
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.validation import COST_LIMIT, NORM_LIMIT, Array, finite_array, first, require_range
+from tightrope.words import Place, Shown
 
 _BLOCK = 65_536
 _TRANSPOSED = 2**20
@@ -17,9 +18,8 @@ _TRANSPOSED = 2**20
 class Catalogue:
     """Features of actions that stay the same from round to round, (J, d).
 
-    Given to `decide` in place of an array, it lets the policy skip most widths: ‖φ‖_{Σ⁻¹} never grows, so a width that was computed
-    earlier bounds today's from above, and only the actions that could still be the best are computed afresh. The choice is the same
-    as the full sweep's.
+    Given to `decide` in place of an array, it lets the policy skip most widths: ‖φ‖_{Σ⁻¹} never grows, so an earlier width bounds
+    today's from above, and only the actions that could still be the best are computed afresh. The choice is the same.
 
     Parameters
     ----------
@@ -39,10 +39,9 @@ class Catalogue:
         read = isinstance(features, np.ndarray)
         rows = features if read else finite_array("features", features, (None, None))
         if rows.ndim != 2 or not len(rows) or rows.dtype != np.float64 or not rows.flags.c_contiguous:
-            raise InvalidInput(
-                "features of a catalogue must be a C-contiguous float64 array of shape (J, d) with at least one row, but got "
-                f"{rows.dtype} of shape {rows.shape}."
-            )
+            must = "be a C-contiguous float64 array of shape (J, d) with at least one row"
+            came = Shown(f"{rows.dtype} of shape {rows.shape}")
+            raise InvalidInput(field="features of a catalogue", must=must, got=came)
         self.features: Array = np.asarray(rows)
         # Transposed, means vectorise over the actions; a large catalogue is read row by row instead, not held twice.
         self.columns: Array = np.ascontiguousarray(rows.T) if rows.size <= _TRANSPOSED else np.empty((0, 0))
@@ -53,9 +52,8 @@ class Catalogue:
         bad = ~(self.norms <= np.sqrt(NORM_LIMIT))
         if bad.any():
             (j,) = first(bad)
-            raise InvalidInput(
-                f"features[{j}] must be finite with a Euclidean norm of at most 1, but its norm is {self.norms[j]:.6g}."
-            )
+            must = f"be finite with a Euclidean norm of at most 1, but its norm is {self.norms[j]:.6g}"
+            raise InvalidInput(field=Place("features", j), must=must)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -67,8 +65,7 @@ class Catalogue:
 class SparseCosts:
     """Costs W = usage − limits where each action uses few of the K resources: given to `decide` in place of a (J, K) array.
 
-    The limits' part of the penalty is the same for every action, so that a decision takes time in proportion to the entries of
-    `usage` and one pass over the queues, not to J · K.
+    A decision takes time in proportion to the entries of `usage` and one pass over the queues, not to J · K.
 
     Parameters
     ----------
@@ -87,12 +84,12 @@ class SparseCosts:
 
     def __init__(self, usage: Any, limits: Any) -> None:
         if not hasattr(usage, "tocsr") or usage.ndim != 2:
-            raise InvalidInput(
-                f"usage must be a scipy.sparse matrix of shape (J, K), but got {type(usage).__name__}."
-            )
+            must, came = "be a scipy.sparse matrix of shape (J, K)", Shown(type(usage).__name__)
+            raise InvalidInput(field="usage", must=must, got=came)
         matrix = usage.tocsr()
         if matrix.dtype.kind not in "fiu":
-            raise InvalidInput(f"usage must hold real numbers, but got values of type {matrix.dtype}.")
+            came = Shown(f"values of type {matrix.dtype}")
+            raise InvalidInput(field="usage", must="hold real numbers", got=came)
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
@@ -108,12 +105,10 @@ class SparseCosts:
         if bad.any():
             i = int(np.argmax(bad))
             j = int(np.searchsorted(self.offsets, i, side="right")) - 1
-            raise InvalidInput(
-                f"usage[{j}, {self.indices[i]}] − limits[{self.indices[i]}] must lie in [-1, 1], but got {costs[i]:g}."
-            )
+            k, came = int(self.indices[i]), Shown(f"{costs[i]:g}")
+            raise InvalidInput(field=f"usage[{j}, {k}] − limits[{k}]", must="lie in [-1, 1]", got=came)
 
     def row(self, j: int) -> Array:
-        """The K costs of one action."""
         W: Array = -self.limits
         at = slice(int(self.offsets[j]), int(self.offsets[j + 1]))
         W[self.indices[at]] += self.data[at]

@@ -15,9 +15,6 @@ class Concern:
 
     `kind` is a word for programs, `message` says what is the matter, `remedy` what helps; `runs`, of a simulation, says in how many
     runs it was seen: the message is then that of the first.
-
-    >>> print(Concern("total above zero", "hours: its total is 12 above zero.", "Raise the limit."))
-    hours: its total is 12 above zero. Raise the limit.
     """
 
     kind: str
@@ -30,12 +27,7 @@ class Concern:
 
 
 def of_runs(found: Iterable[Iterable[Concern]]) -> tuple[Concern, ...]:
-    """The concerns of several runs, one of each kind, with the number of runs that have it.
-
-    >>> one = Concern("total above zero", "It is 12.", "Raise the limit.")
-    >>> of_runs([[one], [], [one]])[0].runs
-    2
-    """
+    """The concerns of several runs, one of each kind, with the number of runs that have it."""
     kinds: dict[str, Concern] = {}
     for concerns in found:
         for one in concerns:
@@ -45,15 +37,10 @@ def of_runs(found: Iterable[Iterable[Concern]]) -> tuple[Concern, ...]:
 
 
 def in_runs(concern: Concern, n: int) -> str:
-    """A concern of a simulation of n runs, in words.
-
-    >>> in_runs(Concern("total above zero", "It is 12.", "Raise the limit.", runs=17), 20)
-    'in 17 of 20 runs, such as this one: It is 12. Raise the limit.'
-    """
     if n == 1:
         return str(concern)
-    whole = concern.runs == n
-    return f"in {'all' if whole else concern.runs} {'' if whole else 'of '}{n:,} runs, such as this one: {concern}"
+    some = "all" if concern.runs == n else f"{concern.runs} of"
+    return f"in {some} {n:,} runs, such as this one: {concern}"
 
 
 def warn(concern: Concern | str) -> None:

@@ -2,9 +2,6 @@
 
 An object's `_repr_html_` is made of these; how they look is in `displays.html`. Colours are the notebook's own, thinned, so that
 light and dark themes both read well.
-
->>> page("Rules <2>", facts([("icu", 0.2)])).count("&lt;2&gt;")
-1
 """
 
 from __future__ import annotations
@@ -36,30 +33,26 @@ class Line(NamedTuple):
 
 
 def page(title: str, *parts: Html) -> Html:
-    """A heading and what belongs under it."""
     return _made("page", title, parts)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], *, marked: int | None = None) -> Html:
-    """Rows under a head, numbers to the right; the row that is `marked` is bold. Beyond thirty rows the rest is counted.
-
-    >>> "4 more" in table(["n"], [[i] for i in range(34)])
-    True
-    """
+    """Rows under a head, numbers to the right; the row that is `marked` is bold. Beyond thirty rows the rest is counted."""
     body = [list(row) for row in rows]
     shown = list(range(min(len(body), _MOST_ROWS)))
     if marked is not None and marked >= _MOST_ROWS:
         shown[-1] = marked
-    sides = [
-        "right" if body and all(_is_number(row[i]) for row in body) else "left" for i in range(len(head))
-    ]
+    right = [bool(body) and all(_is_number(row[i]) for row in body) for i in range(len(head))]
+    sides = ["right" if one else "left" for one in right]
     worded = [(i, list(map(text, body[i]))) for i in shown]
     return _made("table", head, sides, worded, marked, len(body) - len(shown))
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> Html:
     """What is known of a thing, a line for each: its name, its value."""
-    return _made("facts", [(name, _cut(text(value))) for name, value in pairs])
+    worded = ((name, text(value)) for name, value in pairs)
+    most = _MOST_LETTERS
+    return _made("facts", [(name, w if len(w) <= most else f"{w[: most - 1]}…") for name, w in worded])
 
 
 def lines_of(sentences: Iterable[str], *, warning: bool = False) -> Html:
@@ -73,11 +66,7 @@ def figure(lines: Sequence[Line]) -> Html:
 
 
 def text(value: Any) -> str:
-    """A value in words: four digits of a number, a dash for what is not known.
-
-    >>> text(0.123456), text(12345), text(None), text(True), text(["a", "b"])
-    ('0.1235', '12,345', '–', 'yes', 'a, b')
-    """
+    """A value in words: four digits of a number, a dash for what is not known."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool):
@@ -89,10 +78,6 @@ def text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(text, value))
     return str(value)
-
-
-def _cut(words: str) -> str:
-    return words if len(words) <= _MOST_LETTERS else f"{words[: _MOST_LETTERS - 1]}…"
 
 
 def _digits(value: float) -> str:

@@ -25,13 +25,7 @@ PACKAGES: Final = {
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Whatever is imported within: where it is missing, the error says what needs it and how to install it.
-
-    >>> with explained("a forest"):
-    ...     raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
-    Traceback (most recent call last):
-    ModuleNotFoundError: a forest needs scikit-learn, which is not installed: pip install 'tightrope[models]'
-    """
+    """Whatever is imported within: where it is missing, the error says what needs it and how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -44,20 +38,11 @@ def explained(what: str) -> Iterator[None]:
 
 
 def package_of(error: ModuleNotFoundError) -> str:
-    """The package that is missing.
-
-    >>> package_of(ModuleNotFoundError("No module named 'pyarrow.parquet'", name="pyarrow.parquet"))
-    'pyarrow'
-    """
     return str(error.name).partition(".")[0]
 
 
 def remedy(error: ModuleNotFoundError) -> str:
-    """The error's own words; where these are Python's, what is missing and how to install it.
-
-    >>> remedy(ModuleNotFoundError("No module named 'apsw'", name="apsw"))
-    "apsw is not installed: pip install 'tightrope[service]'"
-    """
+    """The error's own words; where these are Python's, what is missing and how to install it."""
     known = PACKAGES.get(package_of(error))
     if known is None or "pip install" in str(error):
         return str(error)

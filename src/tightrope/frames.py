@@ -1,8 +1,4 @@
-"""Columns and rows of any table: pandas, polars, pyarrow, columns or rows in plain Python, arrays; and results as such tables.
-
->>> Frame([{"age": 20, "ward": "A"}, {"age": 41}]).column("ward").missing.tolist()
-[False, True]
-"""
+"""Columns and rows of any table: pandas, polars, pyarrow, columns or rows in plain Python, arrays; and results as such tables."""
 
 from __future__ import annotations
 
@@ -11,14 +7,15 @@ import importlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
-from tightrope.validation import Array
+from tightrope.validation import Array, require_choice
+from tightrope.words import Place, Shown
 
 # So many rows are Python objects at a time.
 CHUNK = 65_536
@@ -48,27 +45,12 @@ class Values(NamedTuple):
 class Frame:
     """The columns of a table, by name. A column is read when it is first asked for, a chunk at a time, and then kept.
 
-    Parameters
-    ----------
-    table : DataFrame, pyarrow Table, structured array, mapping of columns, sequence of rows, (n, p) array, or Frame
-        A row is a mapping, a named tuple, a Series or a record; what a mapping does not hold is missing.
-    names : sequence of str, optional
-        The columns of an array, which has no names, in order; "x0", "x1", … by default.
-    rows : optional
-        Of a Frame, the numbers of those that are meant, or a mask.
+    The table is a DataFrame, a pyarrow Table, a structured array, a mapping of columns, a sequence of rows, an (n, p) array, or a
+    Frame, of which only some `rows` may be meant, by their numbers or a mask. A row is a mapping, a named tuple, a Series or a
+    record; what a mapping does not hold is missing. `names` are the columns of an array, by default "x0", "x1", …; `path` and
+    `sha256` are of the file that it was read from.
 
-    Attributes
-    ----------
-    names : tuple
-        What its columns are called.
-    path, sha256 : of the file that it was read from, else None
-
-    Examples
-    --------
-    >>> frame = Frame({"age": [20, 41], "ward": ["A", "B"]})
-    >>> frame.names, len(frame)
-    (('age', 'ward'), 2)
-    >>> frame.where([False, True]).to_dict()
+    >>> Frame({"age": [20, 41], "ward": ["A", "B"]}).where([False, True]).to_dict()
     {'age': [41], 'ward': ['B']}
     """
 
@@ -102,9 +84,8 @@ class Frame:
             if self._length is None:
                 self._length = found.array.size
             if found.array.size != self._length:
-                raise InvalidInput(
-                    f"column {name!r} must have {self._length} entries, but has {found.array.size}"
-                )
+                must = f"have {self._length} entries, but has {found.array.size}"
+                raise InvalidInput(field=f"column {name!r}", must=must)
             self._read[name] = found
         return self._read[name]
 
@@ -112,7 +93,7 @@ class Frame:
         """A column that may have no gap."""
         array, missing = self.column(name)
         if missing.any():
-            raise InvalidInput(f"column {name!r}[{int(missing.argmax())}] is missing")
+            raise InvalidInput(field=Place(f"column {name!r}", int(missing.argmax())), problem="is missing")
         return array
 
     def numbers(self, stated: str | float) -> Array:
@@ -121,12 +102,11 @@ class Frame:
             return np.full(len(self), float(stated))
         column = self.whole(stated)
         if column.dtype.kind not in "biuf":
-            entry = column[:1].tolist()[0]
-            raise InvalidInput(f"column {stated!r} must hold numbers, but its first entry is {entry!r}")
+            must = f"hold numbers, but its first entry is {column[0].item()!r}"
+            raise InvalidInput(field=f"column {stated!r}", must=must)
         return column.astype(np.float64)
 
     def where(self, rows: Any) -> Frame:
-        """Some of its rows, by their numbers or by a mask."""
         return Frame(self, rows=np.asarray(rows))
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -165,36 +145,21 @@ class AsFrame:
 
 
 def made_frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], library: Library = "pandas") -> Any:
-    """Rows by column names, or columns by name, as a DataFrame; lists and tables within a cell become JSON.
-
-    >>> made_frame([{"a": 1}], "excel")
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: library must be 'pandas' or 'polars', but got 'excel'.
-    """
-    if library not in ("pandas", "polars"):
-        raise InvalidInput(f"library must be 'pandas' or 'polars', but got {library!r}.")
+    """Rows by column names, or columns by name, as a DataFrame; lists and tables within a cell become JSON."""
+    require_choice("library", library, get_args(Library))
     try:
         importlib.import_module(library)
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{library} is not installed: pip install {library}.") from error
     import narwhals as nw
 
-    if isinstance(rows, Mapping):
-        columns = {name: list(values) for name, values in rows.items()}
-    else:
-        names = dict.fromkeys(name for row in rows for name in row)
-        columns = {name: [row.get(name) for row in rows] for name in names}
+    columns = rows if isinstance(rows, Mapping) else _by_column(rows)
     cells = {name: [_cell(one) for one in values] for name, values in columns.items()}
     return nw.from_dict(cells, backend=library).to_native()
 
 
 def row_of(value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
-    """One row as a mapping: of a mapping, a named tuple, a Series or a record, or of an array (p,); None for a table.
-
-    >>> row_of({"age": 41}, ["age"]), row_of({"age": [41]}, ["age"])
-    ({'age': 41}, None)
-    """
+    """One row as a mapping: of a mapping, a named tuple, a Series or a record, or of an array (p,); None for a table."""
     if isinstance(value, Mapping):
         columns = any(hasattr(one, "__len__") and not isinstance(one, str | bytes) for one in value.values())
         return None if columns else value
@@ -207,17 +172,13 @@ def row_of(value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
         return series
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.names is None:
         if value.size != len(names):
-            raise InvalidInput(f"a row must have {len(names)} entries, but has {value.size}")
+            raise InvalidInput(field="a row", must=f"have {len(names)} entries, but has {value.size}")
         return dict(zip(names, value.tolist()))
     return None
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for none: None, NaN, pandas' NA and NaT.
-
-    >>> is_missing(None), is_missing(float("nan")), is_missing(0)
-    (True, True, False)
-    """
+    """Whether a value stands for none: None, NaN, pandas' NA and NaT."""
     if value is None:
         return True
     if isinstance(value, _MAY_BE_NONE):
@@ -226,11 +187,7 @@ def is_missing(value: Any) -> bool:
 
 
 def microseconds(value: Any) -> int | None:
-    """Since 1970, of a date, a time (in UTC, unless it says otherwise) or a text in ISO's form; None for anything else.
-
-    >>> microseconds("1970-01-01T00:00:01"), microseconds("soon")
-    (1000000, None)
-    """
+    """Since 1970, of a date, a time (in UTC, unless it says otherwise) or a text in ISO's form; None for anything else."""
     if isinstance(value, str):
         try:
             value = datetime.datetime.fromisoformat(value)
@@ -261,11 +218,12 @@ def _columns(table: Any, names: Sequence[str] | None) -> Mapping[str, Any]:
         return {name: table[name] for name in table.dtype.names}
     if isinstance(table, np.ndarray):
         if table.ndim != 2:
-            raise InvalidInput(f"an array must have shape (rows, columns), but its shape is {table.shape}")
+            must = f"have shape (rows, columns), but its shape is {table.shape}"
+            raise InvalidInput(field="an array", must=must)
         names = [f"x{i}" for i in range(table.shape[1])] if names is None else names
         if len(names) != table.shape[1]:
-            wanted = f"the {len(names)} columns {', '.join(names)}"
-            raise InvalidInput(f"an array must have {wanted}, but has {table.shape[1]}")
+            must = f"have the {len(names)} columns {', '.join(names)}, but has {table.shape[1]}"
+            raise InvalidInput(field="an array", must=must)
         return dict(zip(names, table.T))
     if isinstance(table, Sequence) and not isinstance(table, str | bytes) and not hasattr(table, "_asdict"):
         return _of_rows(table)
@@ -274,8 +232,8 @@ def _columns(table: Any, names: Sequence[str] | None) -> Mapping[str, Any]:
     try:
         frame = nw.from_native(table, eager_only=True)
     except TypeError:
-        came = type(table).__name__
-        raise InvalidInput(f"a table must have named columns or be a list of rows, but got {came}") from None
+        must, came = "have named columns or be a list of rows", Shown(type(table).__name__)
+        raise InvalidInput(field="a table", must=must, got=came) from None
     return dict(zip(frame.columns, frame.iter_columns()))
 
 
@@ -284,14 +242,17 @@ def _of_rows(rows: Sequence[Any]) -> dict[str, list[Any]]:
     for i, one in enumerate(rows):
         row = None if isinstance(one, np.ndarray) else row_of(one, ())
         if row is None:
-            raise InvalidInput(f"rows[{i}] must be a row by column names, but got {one!r}")
+            raise InvalidInput(field=Place("rows", i), must="be a row by column names", got=one)
         found.append(row)
-    names = dict.fromkeys(name for row in found for name in row)
-    return {name: [row.get(name) for row in found] for name in names}
+    return _by_column(found)
+
+
+def _by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _read(name: str, raw: Any) -> Values:
-    """A column of any library, or a list: what is made of Python objects a chunk at a time."""
     if isinstance(raw, Values):
         return Values(_texts(raw.array), raw.missing) if raw.array.dtype.kind == "T" else raw
     if not isinstance(raw, list | tuple | np.ndarray):
@@ -304,7 +265,8 @@ def _read(name: str, raw: Any) -> Values:
             raw = raw.to_numpy()
     if isinstance(raw, np.ndarray):
         if raw.ndim != 1:
-            raise InvalidInput(f"column {name!r} must be a sequence of values, but its shape is {raw.shape}")
+            must = f"be a sequence of values, but its shape is {raw.shape}"
+            raise InvalidInput(field=f"column {name!r}", must=must)
         if raw.dtype.kind != "O":
             return _typed_array(name, raw)
     parts = []
@@ -324,7 +286,7 @@ def _typed_array(name: str, array: NDArray[Any]) -> Values:
     elif kind == "M":
         array = array.astype("datetime64[us]")
     elif kind not in "biufU":
-        raise InvalidInput(f"column {name!r} must hold strings or numbers, but its dtype is {array.dtype}")
+        _refuse_dtype(name, array)
     missing = array != array if kind in "fM" else np.zeros(array.size, dtype=bool)
     return Values(array, np.asarray(missing))
 
@@ -335,14 +297,13 @@ def _texts(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _typed_objects(name: str, entries: list[Any], begin: int) -> Values:
-    """Entries of any types, from row `begin` on, as an array of one plain type."""
     if set(map(type, entries)) == {str}:  # most columns of objects, and no need to look at each
         return Values(np.array(entries), np.zeros(len(entries), dtype=bool))
     missing = np.array([is_missing(one) for one in entries], dtype=bool)
     for i, one in enumerate(entries):
         if not missing[i] and not isinstance(one, _PLAIN):
-            place = f"column {name!r}[{begin + i}]"
-            raise InvalidInput(f"{place} must be a string, a number or a date, but got {one!r}")
+            place = Place(f"column {name!r}", begin + i)
+            raise InvalidInput(field=place, must="be a string, a number or a date", got=one)
     present = [one for one, gap in zip(entries, missing) if not gap]
     kinds = {_kind(one) for one in present}
     _require_one_kind(name, kinds)
@@ -351,12 +312,11 @@ def _typed_objects(name: str, entries: list[Any], begin: int) -> Values:
     else:
         plain = np.array(present) if present else np.empty(0)
     if plain.dtype.kind not in "biufUM":
-        raise InvalidInput(f"column {name!r} must hold strings or numbers, but its dtype is {plain.dtype}")
+        _refuse_dtype(name, plain)
     return spread(plain, missing)
 
 
 def spread(present: NDArray[Any], missing: NDArray[np.bool_]) -> Values:
-    """What there is, with gaps between."""
     if not missing.any():
         return Values(present, missing)
     if present.dtype.kind in "iu":
@@ -376,8 +336,13 @@ def joined(name: str, parts: list[Values]) -> Values:
 
 def _require_one_kind(name: str, kinds: set[str]) -> None:
     if len(kinds) > 1:
-        either = " or ".join(sorted(kinds, reverse=True))
-        raise InvalidInput(f"column {name!r} must hold {either}, but it holds both")
+        must = f"hold {' or '.join(sorted(kinds, reverse=True))}, but it holds both"
+        raise InvalidInput(field=f"column {name!r}", must=must)
+
+
+def _refuse_dtype(name: str, array: NDArray[Any]) -> NoReturn:
+    must = f"hold strings or numbers, but its dtype is {array.dtype}"
+    raise InvalidInput(field=f"column {name!r}", must=must)
 
 
 def _kind(value: Any) -> str:

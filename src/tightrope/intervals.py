@@ -1,8 +1,5 @@
 """Intervals at one level throughout: of a mean over runs, batches or rows, by Student's t; of a share, by Wilson's score; of the
 expected violation, the positive part of what constraints cost so far, by the bootstrap.
-
->>> mean_interval([1.0, 2.0, 3.0])
-(np.float64(2.0), np.float64(-0.484...), np.float64(4.484...))
 """
 
 from __future__ import annotations

@@ -1,14 +1,7 @@
-r"""Decisions that were logged: what was done, with which chance, what it earned and used.
+"""Decisions that were logged: what was done, with which chance, what it earned and used.
 
 Whatever looks at past decisions looks at a `Log`: evaluation, the comparison of models, warm starts, `init`, environments made of a
 table. It is made of arrays, of a DataFrame, of a file (`History.read`), or of a journal (`service.offline.served_decisions`).
-
->>> import pathlib, tempfile
->>> folder = pathlib.Path(tempfile.mkdtemp())
->>> _ = (folder / "log.csv").write_text("age,sent,bought\n41,email,yes\n35,letter,no\n28,letter,\n")
->>> log = History(file="log.csv", action="sent", reward="bought", success="yes").read(folder)
->>> log, log.left_out, log.rewards.tolist()
-(Log(rows=2, actions=2, constraints=0), 1, [1.0, 0.0])
 """
 
 from __future__ import annotations
@@ -41,6 +34,7 @@ from tightrope.validation import (
     require_range,
     whole_number,
 )
+from tightrope.words import Place, Shown
 
 Codes: TypeAlias = NDArray[np.int64]
 PerAction: TypeAlias = dict[str, str | float]
@@ -52,15 +46,15 @@ class LogColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     Parameters
     ----------
-    action, reward : column names
+    action, reward
         What was done, and what it brought. `reward` may also be a table from actions to columns or numbers, without `action`.
-    label : column name
+    label
         The action that would have been right, in place of both: it earns 1, any other 0.
-    success : optional
+    success
         The entry of the reward's column that counts as 1; all others are 0.
-    usage : table
+    usage
         For each usage that rules count the column of what was used; or a table from actions to columns or numbers.
-    group : column name, optional
+    group
         The group of each row, for rules among groups.
     """
 
@@ -84,7 +78,6 @@ class LogColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise InvalidInput("success is for a reward that is one column")
 
     def needed(self) -> list[str]:
-        """All columns that a row must have, each once."""
         named: list[Any] = [self.action, self.label, self.group]
         for one in (self.reward, *self.usage.values()):
             named += one.values() if isinstance(one, Mapping) else [one]
@@ -92,18 +85,11 @@ class LogColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class History(LogColumns, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Past decisions in a file, as a spec speaks of them.
-
-    Parameters
-    ----------
-    file : str
-        A .csv, .csv.gz, .parquet or .json file, as seen from the spec.
-    """
+    """Past decisions in a .csv, .csv.gz, .parquet or .json file, whose path begins where the spec is."""
 
     file: str
 
     def read(self, folder: Path = Path()) -> Log:
-        """The rows of the file that have all that is named here."""
         return self.of(read_table(folder / self.file))
 
     def of(self, frame: Frame) -> Log:
@@ -127,11 +113,11 @@ class Log(AsFrame):
         What was done: ids 0..J−1, or names.
     rewards : (n,)
     costs : (n, K) or (n, J, K), optional
-        Of what was done; or of every action, where costs are known before acting: then nothing needs to be weighted. Those of all
-        K rules, as `Rules.costs` makes them: usage less the limit, divided by the rule's scale.
+        Of what was done; or of every action, where costs are known before acting: then nothing needs to be weighted. They are as
+        `Rules.costs` makes them: usage less the limit, divided by the rule's scale.
     propensities : (n,) or (n, J), optional
-        The probability, in (0, 1], with which the logged action was drawn; or that of every action, so that missing
-        overlap is found with certainty.
+        The probability, in (0, 1], with which the logged action was drawn; or that of every action, so that no missing overlap
+        is overlooked.
     contexts : (n,) of int, (n, p), or with an encoder the rows of a table, optional
         The context's number, or its features: what a callable target is given, and what "dr" fits outcomes to.
     groups : (n,), optional
@@ -139,12 +125,12 @@ class Log(AsFrame):
         groups, not rows, and the folds of "dr" never split one.
     in_order : bool
         Whether rows are in the order of time and later propensities, or the target's, may depend on earlier outcomes, as where
-        either of them learns: "dr" then fits the outcomes of a row on rows before it alone, whatever the groups.
+        either of them learns: "dr" then fits the outcomes of a row only on earlier rows.
     action_names : sequence of str, optional
     constraints : Rules or sequence of str, optional
         Names of the constraints; rules name the actions as well.
     usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
-        With rules, in place of costs: what was used by what was done, in the units of the rules, and the group of each context.
+        With rules, in place of costs: what was used, in the units of the rules, and the group of each context.
     n_actions : int, optional
         J, where neither names nor propensities tell it; by default the largest id + 1.
     encoder : Encoder, optional
@@ -198,7 +184,7 @@ class Log(AsFrame):
         y = finite_array("rewards", rewards, (None,))
         n = y.size
         if n < 2:
-            raise InvalidInput(f"a log must have at least 2 rows, but got {n}.")
+            raise InvalidInput(field="a log", must="have at least 2 rows", got=n)
         if usage is not None:
             if not isinstance(constraints, Rules) or costs is not None:
                 raise InvalidInput("usage takes the place of costs, and needs constraints=Rules([...]).")
@@ -209,14 +195,13 @@ class Log(AsFrame):
             action_names, constraints = tuple(map(str, constraints.actions)), constraints.names
         known = None if action_names is None else _names("action_names", action_names)
         p = None if propensities is None else real_array("propensities", propensities, (n,), (n, None))
-        sizes = {
-            "action_names": None if known is None else len(known),
-            "propensities": None if p is None or p.ndim == 1 else p.shape[1],
-            "n_actions": None if n_actions is None else whole_number("n_actions", n_actions, low=1),
-        }
-        told = {name: size for name, size in sizes.items() if size is not None}
+        told = {} if known is None else {"action_names": len(known)}
+        if p is not None and p.ndim == 2:
+            told["propensities"] = p.shape[1]
+        if n_actions is not None:
+            told["n_actions"] = whole_number("n_actions", n_actions, low=1)
         if len(set(told.values())) > 1:
-            raise InvalidInput(f"the number of actions must be one, but got {told}.")
+            raise InvalidInput(field="the number of actions", must="be one", got=told)
         count = next(iter(told.values()), None)
         ids = action_ids(actions, known, n, count)
         count = int(ids.max()) + 1 if count is None else count
@@ -228,9 +213,8 @@ class Log(AsFrame):
         if constraints is not None:
             names = _names("constraints", constraints)
             if len(names) != K:
-                raise InvalidInput(
-                    f"constraints must name the {K} columns of costs, but got {len(names)} names."
-                )
+                must, came = f"name the {K} columns of costs", Shown(f"{len(names)} names")
+                raise InvalidInput(field="constraints", must=must, got=came)
         every = known or tuple(f"action {j}" for j in range(count))
         _fill(
             self,
@@ -239,7 +223,9 @@ class Log(AsFrame):
             costs=w,
             propensities=p,
             contexts=None if contexts is None else _contexts(contexts, n),
-            groups=None if groups is None else _groups(groups, n),
+            groups=None
+            if groups is None
+            else _require_two(units(Frame({"groups": _entries("groups", groups, n)}), "groups")),
             in_order=bool(in_order),
             action_names=every,
             constraints=names,
@@ -264,25 +250,12 @@ class Log(AsFrame):
         named: Callable[[Any], str] = str,
         left_out: int = 0,
     ) -> Self:
-        """The rows of a table, none of which may lack what is named.
+        """The rows of a table that `Frame` reads, none of which may lack what is named.
 
-        Parameters
-        ----------
-        table : DataFrame of pandas or polars, pyarrow Table, mapping of columns, list of rows, or Frame
-        columns : LogColumns
-            Which of its columns hold what.
-        actions : sequence of str, optional
-            All actions, in their order; by default those of the table, sorted. With `every` each must occur.
-        encoder, costs, probability, unit, in_order
-            What makes features of a row; columns of the costs of what was done, of its probability, and of what a row belongs to:
-            `contexts`, `costs`, `propensities` and `groups` of the constructor.
-        named : callable
-            The name of an action, by the value in the table.
-        left_out : int
-            How many rows of the table were left out before.
+        `actions` are all of them, in order; by default those of the table, sorted. With `every` each must occur. `named` gives
+        the name of an action by its value in the table. `encoder`, and the columns `costs`, `probability` and `unit`, become
+        `contexts`, `costs`, `propensities` and `groups` of the constructor. `left_out` rows were left out before.
 
-        Examples
-        --------
         >>> columns = LogColumns(action="sent", reward="bought", usage={"minutes": "minutes"})
         >>> log = Log.from_frame({"sent": ["a", "b"], "bought": [0, 1], "minutes": [3.0, 9.0]}, columns)
         >>> log.names.tolist(), log.used("minutes").tolist()
@@ -344,7 +317,6 @@ class Log(AsFrame):
 
     @property
     def chances(self) -> Array:
-        """The propensity of what was done, (n,)."""
         p = self.propensities
         if p is None:
             raise InvalidInput("propensities are missing: the probability with which each action was drawn.")
@@ -352,7 +324,6 @@ class Log(AsFrame):
 
     @cached_property
     def context_groups(self) -> NDArray[np.str_] | None:
-        """The group of each row, for rules among groups, (n,)."""
         return None if self.columns.group is None else self.frame.whole(self.columns.group).astype(str)
 
     def context_group(self, i: int) -> str | None:
@@ -375,7 +346,6 @@ class Log(AsFrame):
         return np.arange(n), self.actions, self.rewards
 
     def for_actions(self, names: Sequence[str]) -> Self:
-        """The same with the actions in this order."""
         wanted = Actions(tuple(names))
         if {*wanted} != {*self.action_names}:
             here = list(self.action_names)
@@ -393,7 +363,6 @@ class Log(AsFrame):
 
     @property
     def names(self) -> NDArray[np.str_]:
-        """What was done, by name, (n,)."""
         return np.array(self.action_names)[self.actions]
 
     def to_frame(self, library: Library = "pandas") -> Any:
@@ -419,11 +388,8 @@ class Log(AsFrame):
             rows.append((name, int(mine.sum()), float(mine.mean()), mean))
         known: list[tuple[str, Any]] = [("mean reward", float(self.rewards.mean()))]
         known += [("constraints", self.constraints)] if self.constraints else []
-        return displays.page(
-            f"Log of {self.n_rows:,} decisions",
-            displays.facts(known),
-            displays.table(("action", "times", "share", "mean reward"), rows),
-        )
+        shown = displays.table(("action", "times", "share", "mean reward"), rows)
+        return displays.page(f"Log of {self.n_rows:,} decisions", displays.facts(known), shown)
 
 
 def _fill(log: _Log, **fields: Any) -> _Log:
@@ -448,8 +414,8 @@ def action_ids(
 def _entries(what: str, given: ArrayLike, n: int) -> NDArray[Any]:
     found = labels(given)
     if found.shape != (n,) or found.dtype.kind not in "iuU":
-        came = f"{found.dtype} of shape {found.shape}"
-        raise InvalidInput(f"{what} must be {n} ids or names, one for each row, but got {came}.")
+        came = Shown(f"{found.dtype} of shape {found.shape}")
+        raise InvalidInput(field=what, must=f"be {n} ids or names, one for each row", got=came)
     return found
 
 
@@ -458,7 +424,7 @@ def require_distributions(name: str, p: Array) -> None:
     wrong = np.abs(p.sum(axis=1) - 1.0) > 1e-6
     if wrong.any():
         i = first(wrong)[0]
-        raise InvalidInput(f"{name}[{i}] must sum to 1, but it sums to {p[i].sum():.9g}.")
+        raise InvalidInput(field=Place(name, i), must=f"sum to 1, but it sums to {p[i].sum():.9g}")
 
 
 def _require_propensities(p: Array, ids: Codes) -> None:
@@ -467,45 +433,39 @@ def _require_propensities(p: Array, ids: Codes) -> None:
         taken = p[np.arange(len(p)), ids]
         if (taken == 0).any():
             i = first(taken == 0)[0]
-            raise InvalidInput(f"propensities[{i}, {ids[i]}] must be above 0: this action was taken.")
+            must = "be above 0, since this action was taken"
+            raise InvalidInput(field=Place("propensities", (i, int(ids[i]))), must=must)
         return
     require_finite("propensities", p)
     bad = (p <= 0) | (p > 1)
     if bad.any():
         i = first(bad)[0]
-        raise InvalidInput(f"propensities[{i}] must lie in (0, 1], but got {p[i]:g}.")
+        raise InvalidInput(field=Place("propensities", i), must="lie in (0, 1]", got=Shown(f"{p[i]:g}"))
 
 
 def _contexts(contexts: ArrayLike, n: int) -> NDArray[Any]:
     given = np.asarray(contexts)
     if given.ndim == 1 and given.dtype.kind in "iu":
         if given.shape != (n,):
-            raise InvalidInput(f"contexts must have one entry for each of {n} rows, but got {given.size}.")
+            must = f"have one entry for each of {n} rows"
+            raise InvalidInput(field="contexts", must=must, got=given.size)
         if (given < 0).any():
             i = first(given < 0)[0]
-            raise InvalidInput(f"contexts[{i}] must be 0 or more, but got {given[i]}.")
+            raise InvalidInput(field=Place("contexts", i), must="be 0 or more", got=int(given[i]))
         return given.astype(np.int64)
     return finite_array("contexts", contexts, (n, None))
-
-
-def _groups(groups: ArrayLike, n: int) -> Codes:
-    return _require_two(units(Frame({"groups": _entries("groups", groups, n)}), "groups"))
 
 
 def _names(what: str, given: Sequence[str]) -> tuple[str, ...]:
     names = tuple(given)
     texts = all(isinstance(one, str) for one in names)
     if isinstance(given, str) or not texts or len(set(names)) != len(names):
-        raise InvalidInput(f"{what} must be different strings, but got {given!r}.")
+        raise InvalidInput(field=what, must="be different strings", got=given)
     return names
 
 
 def action_name(value: Any) -> str:
-    """What stands in a column of actions, as a name: a CSV has no whole numbers.
-
-    >>> action_name(3.0), action_name("email"), action_name(True)
-    ('3', 'email', 'true')
-    """
+    """What stands in a column of actions, as a name: a CSV has no whole numbers."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
@@ -515,17 +475,16 @@ def by_action(frame: Frame, values: Mapping[Any, str | float], actions: Sequence
     """For each row the value of each action, (n, J)."""
     by_name = {str(key): value for key, value in values.items()}
     if set(by_name) != set(actions):
-        raise InvalidInput(f"{what} must have the actions {list(actions)}, but got {list(by_name)}")
-    stated = [by_name[one] for one in actions]
-    return np.column_stack(
-        [frame.numbers(one if isinstance(one, str) else finite_number(what, one)) for one in stated]
-    )
+        raise InvalidInput(field=what, must=f"have the actions {list(actions)}", got=list(by_name))
+    stated = (by_name[one] for one in actions)
+    columns = [one if isinstance(one, str) else finite_number(what, one) for one in stated]
+    return np.column_stack([frame.numbers(one) for one in columns])
 
 
 def units(frame: Frame, names: str | Sequence[str]) -> Codes:
     """A number for each row, the same where all the columns named hold the same, in the order of first rows."""
     if not isinstance(names, str) and len(names) == 0:
-        raise InvalidInput(f"unit must be one or more column names, but got {names!r}")
+        raise InvalidInput(field="unit", must="be one or more column names", got=names)
     columns = [frame.whole(name) for name in ([names] if isinstance(names, str) else names)]
     met: dict[tuple[Any, ...], int] = {}
     codes = np.empty(len(frame), dtype=np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -15,8 +15,6 @@ from tightrope.errors import InvalidInput
 from tightrope.problem import Learner
 from tightrope.rules import Rules
 from tightrope.validation import COST_LIMIT, LARGEST, Array, is_plain, real_array, require_range
-
-__all__ = ["Offer", "OfferReader", "logged_rows", "plain_group", "rounds_given", "rows_for_each"]
 
 Ids = NDArray[np.int64]
 
@@ -48,15 +46,11 @@ class Offer(msgspec.Struct, frozen=True):
     def row_of(self, name: str, action: int) -> int:
         rows = np.flatnonzero(self.ids == action)
         if not len(rows):
-            here = self.ids.tolist()
-            raise InvalidInput(
-                f"{name} must be on offer in every round, but action {action} is not among {here}."
-            )
+            must = f"be on offer in every round, but action {action} is not among {self.ids.tolist()}"
+            raise InvalidInput(field=name, must=must)
         return int(rows[0])
 
     def only(self, rows: Sequence[int]) -> Offer:
-        """The same round with only some of its rows on offer."""
-
         def own(given: Array | None) -> Array | None:
             return given if given is None or len(given) < len(self.ids) else given[rows]
 
@@ -74,30 +68,15 @@ class Costs(Protocol):
 
     def force(self, group: Any, /) -> Any:
         """What counts in a context of this group; `rules` says which do, None where all do."""
-        ...
 
 
 class OfferReader:
-    """Makes offers for one policy: what its models read, its K constraints, which of them are `known` before acting.
+    """Makes offers for one policy: what its models read, its K constraints, which of them are `known` before acting, (K,).
 
-    Parameters
-    ----------
-    reward, cost : Model, optional
-    K : int
-    known : (K,) of bool
-        Whose costs are seen before acting.
-    rules : Rules, optional
-    rule_costs : optional
-        What makes costs of usage, by these rules.
-    n_actions : int, optional
-        Where neither models nor rules say it.
-    any_unit : bool
-        Features and costs in any unit: all that must hold is that they are finite. Else whoever computes with them checks them.
-    ignores : bool
-        Pass over features, costs, usage and groups that the policy does not look at, rather than refuse them.
+    `rule_costs` makes costs of usage, by the `rules`. `n_actions` counts where neither models nor rules say it. With `any_unit`
+    features and costs need only be finite; else whoever computes with them checks them. With `ignores` it passes over features,
+    costs, usage and groups that the policy does not look at, rather than refuse them.
 
-    Examples
-    --------
     >>> import tightrope as tr
     >>> read = OfferReader(tr.ArmMeans(2), None, 1, np.array([True]))
     >>> read.offer(costs=[[0.5], [-0.5]]).ids
@@ -128,9 +107,8 @@ class OfferReader:
         }
         said = {name: n for name, n in sizes.items() if n is not None}
         if len(set(said.values())) > 1:
-            raise InvalidInput(
-                f"reward, cost and rules must have the same number of actions, but got {said}."
-            )
+            must = "have the same number of actions"
+            raise InvalidInput(field="reward, cost and rules", must=must, got=said)
         self.n_actions = next(iter(said.values()), n_actions)
         self.constraints = tuple(map(str, range(K))) if rules is None else rules.names
         # Whether ψ is φ where none is given.
@@ -154,7 +132,6 @@ class OfferReader:
         keys: Mapping[str, Any] | None = None,
         time: Any = None,
     ) -> Offer:
-        """One round, in the form that models and kernels read, or an error that says what is wrong with it."""
         catalogue = None
         if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
             if actions is not None or usage is not None or group is not None:
@@ -205,9 +182,8 @@ class OfferReader:
                 raise InvalidInput(_NEED_RULES)
             costs = self.rule_costs.observed(dict(usage), action, group)
         elif isinstance(costs, Mapping):
-            raise InvalidInput(
-                "costs must be numbers in the order of the constraints; pass numbers by name as usage=."
-            )
+            must = "be numbers in the order of the constraints; pass numbers by name as usage="
+            raise InvalidInput(field="costs", must=must)
         n = len(self.columns)
         shapes = [(n,), *([()] if n == 1 else []), *([(self.K,)] if n < self.K else [])]
         given = real_array("costs", costs, *shapes)
@@ -217,18 +193,15 @@ class OfferReader:
         return w
 
     def in_force(self, group: Any) -> NDArray[np.bool_] | None:
-        found: NDArray[np.bool_] | None = (
-            None if self.rule_costs is None else self.rule_costs.force(group).rules
-        )
-        return found
+        force = None if self.rule_costs is None else self.rule_costs.force(group)
+        return None if force is None else cast("NDArray[np.bool_] | None", force.rules)
 
     def _told_apart(self, features: Any, costs: Any, cost_features: Any) -> tuple[Any, Any]:
         """Costs and cost features: where no cost is known before acting, the second argument of `decide` is the latter."""
         if self.cost is not None and costs is not None and len(self.columns) == self.K:
             if cost_features is not None:
-                raise InvalidInput(
-                    "here costs are seen after acting; decide() takes cost_features but no costs."
-                )
+                said = "here costs are seen after acting; decide() takes cost_features but no costs."
+                raise InvalidInput(said)
             if not self.cost.n_features:
                 raise InvalidInput("here costs are seen after acting; pass them to learn(), not to decide().")
             costs, cost_features = None, costs
@@ -258,13 +231,12 @@ class OfferReader:
                 raise InvalidInput("here no cost is seen before acting, so decide() takes no costs.")
             J = self.n_actions if J is None and self.ignores else J
             if J is None:
-                raise InvalidInput(
-                    "give features or actions: nothing else says how many actions are on offer."
-                )
+                said = "give features or actions: nothing else says how many actions are on offer."
+                raise InvalidInput(said)
             return np.empty((J, K))
         if costs is None:
             wanted = f"(J, {len(known)}), one row per action and one column per constraint"
-            raise InvalidInput(f"costs are missing: they have shape {wanted}.")
+            raise InvalidInput(field="costs", problem=f"are missing: they have shape {wanted}")
         shapes: list[tuple[int | None, ...]] = [(J, K)] if len(known) == K else [(J, len(known)), (J, K)]
         given = real_array("costs", costs, *shapes)
         if not len(given):
@@ -283,9 +255,8 @@ class OfferReader:
 
 def _require_rows(n_actions: int | None, rows: int | None) -> None:
     if None not in (n_actions, rows) and n_actions != rows:
-        raise InvalidInput(
-            f"there are {n_actions} actions, but {rows} rows came: say with actions= which they are."
-        )
+        said = f"there are {n_actions} actions, but {rows} rows came"
+        raise InvalidInput(f"{said}: say with actions= which they are.")
 
 
 def _feature_rows(name: str, value: Any, model: Learner, J: int | None) -> tuple[Array | None, int | None]:
@@ -307,7 +278,6 @@ def _feature_rows(name: str, value: Any, model: Learner, J: int | None) -> tuple
 
 
 def rows_for_each(rows: Array | None, J: int) -> Array | None:
-    """A row for each of J actions, in C order, where one stood for all."""
     if rows is None or len(rows) == J:
         return rows
     return np.array(np.broadcast_to(rows, (J, rows.shape[1])), order="C")
@@ -319,7 +289,6 @@ def logged_rows(name: str, value: Any, model: Learner, n: int) -> Array | None:
 
 
 def plain_group(group: Any) -> str | tuple[str, ...] | None:
-    """A context's groups in a form that can be kept and saved."""
     if group is None or isinstance(group, str):
         return group
     names = tuple(group) if isinstance(group, Iterable) else (group,)
@@ -330,9 +299,8 @@ def plain_group(group: Any) -> str | tuple[str, ...] | None:
 
 
 def rounds_given(name: str, value: Any) -> int:
-    """For how many rounds an argument of `decide_many` is."""
     if isinstance(value, (str, bytes)) or not (isinstance(value, Sequence) or np.ndim(value)):
-        raise InvalidInput(f"{name} must have one entry for each round, but got {value!r}.")
+        raise InvalidInput(field=name, must="have one entry for each round", got=value)
     return len(value)
 
 
@@ -346,15 +314,12 @@ def _are_given(name: str, value: Any, model: Learner, of: str) -> bool:
 
 
 def _dense(costs: Any) -> Any:
-    """Sparse costs as an array; all else as it is."""
     if not isinstance(costs, SparseCosts):
         return costs
     J, K = costs.shape
     if J * K > MOST_DENSE:
-        most = f"{MOST_DENSE:,} numbers per round"
-        raise InvalidInput(
-            f"SparseCosts of {J} × {K} are too large for this policy, which reads up to {most}."
-        )
+        problem = f"are too large for this policy, which reads up to {MOST_DENSE:,} numbers per round"
+        raise InvalidInput(field=f"SparseCosts of {J} × {K}", problem=problem)
     W = np.tile(-costs.limits, (J, 1))
     W[np.repeat(np.arange(J), np.diff(costs.offsets)), costs.indices] += costs.data
     return W

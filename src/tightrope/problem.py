@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,6 @@ from tightrope.errors import InvalidInput
 from tightrope.rules import Rules
 from tightrope.validation import NORM_LIMIT, Array, require_choice
 from tightrope.words import Either, Text, joined
-
-__all__ = ["Problem", "Setting", "Truth", "Vectors"]
 
 Seen = Literal["before", "after"]
 # When costs are seen: all of them alike, or one word for each of K.
@@ -60,80 +58,37 @@ class Truth:
 
     @property
     def met(self) -> NDArray[np.bool_]:
-        """Which contexts can occur, (C,)."""
         return np.asarray(self.weights > 0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Setting:
-    """What a policy asks of its problem. What is None is not asked for.
-
-    Parameters
-    ----------
-    n_actions, n_contexts : int, optional
-    n_constraints : int, optional
-        Of a policy that looks at costs.
-    seen_before : (K,) of bool, optional
-        Which of them it must see before acting.
-    reward, cost : Model, optional
-    takes_features, takes_contexts, takes_sleep : bool
-        Whether it can be shown features, several contexts, actions that are not always on offer.
-    unit_rewards : bool
-        Observed rewards must lie in [0, 1].
-    counts_on : tuple of (name, action)
-        Actions that must always be on offer.
-    any_of : tuple of int
-        Actions of which one must be on offer in every round.
-    spanned_by : tuple of int
-        Actions from which the costs of all others must be learnable: their features span those of all.
-    told : tuple of callables
-        What it was told of the means; each gives its reasons for a `Truth`.
-    """
+    """What a policy asks of its problem. What is None is not asked for."""
 
     n_actions: int | None = None
     n_contexts: int | None = None
-    n_constraints: int | None = None
-    seen_before: NDArray[np.bool_] | None = None
+    n_constraints: int | None = None  # of a policy that looks at costs
+    seen_before: NDArray[np.bool_] | None = None  # which of K it must see before acting
     reward: Learner | None = None
     cost: Learner | None = None
     takes_features: bool = True
-    takes_contexts: bool = True
-    takes_sleep: bool = True
-    unit_rewards: bool = False
-    shared_costs: bool = False
-    counts_on: tuple[tuple[str, int], ...] = ()
-    any_of: tuple[int, ...] = ()
-    spanned_by: tuple[int, ...] = ()
+    takes_contexts: bool = True  # several of them
+    takes_sleep: bool = True  # actions that are not always on offer
+    unit_rewards: bool = False  # observed rewards must lie in [0, 1]
+    shared_costs: bool = False  # what is seen of one action must tell about others
+    counts_on: tuple[tuple[str, int], ...] = ()  # names and actions that must always be on offer
+    any_of: tuple[int, ...] = ()  # one of them must be on offer in every round
+    spanned_by: tuple[
+        int, ...
+    ] = ()  # their features must span those of all actions, so that all costs can be learnt
+    # What it was told of the means; each gives its reasons for a `Truth`.
     told: tuple[Callable[[Problem, Truth], Iterator[str]], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """J actions, K constraints, and what is seen of them.
+    """J actions, K constraints, and what is seen of them. `rules` say themselves how many there are, and when costs are seen.
 
-    Parameters
-    ----------
-    n_actions : int
-    n_contexts : int, optional
-        Where contexts are numbered.
-    features, cost_features : Vectors, optional
-        None for arms alone; `cost_features` are the same as `features` unless given.
-    n_constraints : int
-        K; rules say it themselves.
-    rules : Rules, optional
-    seen : "before" or "after", or a tuple of K of them
-        When costs are seen; rules say it themselves, each its own.
-    cost_range : (K, 2) array, optional
-        What the costs are known to lie in; rules say it themselves.
-    actions : tuple of str, optional
-        Names.
-    truth : Truth, optional
-        Where an environment stands behind it.
-    tells : mapping of names to functions
-        What a policy's constructor may ask for by name beyond all this; a function is called only where that is so.
-
-    Examples
-    --------
     >>> import tightrope as tr
     >>> problem = Problem(n_actions=3, features=Vectors(2, per_action=False), n_constraints=1)
     >>> problem.model_misfits("reward", tr.Ridge(5))
@@ -141,15 +96,16 @@ class Problem:
     """
 
     n_actions: int
-    n_contexts: int | None = None
-    features: Vectors | None = None
-    cost_features: Vectors | None = None
+    n_contexts: int | None = None  # where contexts are numbered
+    features: Vectors | None = None  # None for arms alone
+    cost_features: Vectors | None = None  # the same as `features` unless given
     n_constraints: int = 0
     rules: Rules | None = None
     seen: WhenSeen = "before"
-    cost_range: Any = None
+    cost_range: Any = None  # (K, 2): what costs are known to lie in
     actions: tuple[str, ...] | None = None
     truth: Truth | None = None
+    # What a policy's constructor may ask for by name beyond all this; a function is called only where that is so.
     tells: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -160,7 +116,6 @@ class Problem:
 
     @property
     def seen_before(self) -> NDArray[np.bool_]:
-        """Which of the K costs are seen before acting, (K,)."""
         if self.rules is not None:
             return np.asarray(self.rules.seen, dtype=bool)
         return which_before(self.seen, self.n_constraints)
@@ -212,11 +167,11 @@ class Problem:
 
     def model_misfits(self, part: Part, model: Learner) -> list[str]:
         """Why the features of a round are not what a model of its rewards or costs reads; empty where they are."""
-        vectors, J, d = self._vectors(part), self.n_actions, model.n_features
+        vectors = self.features if part == "reward" else self.cost_features
+        J, d = self.n_actions, model.n_features
         if model.n_actions not in (None, J):
-            return [
-                Text("it has {J} actions, but the {part} model is {model!r}", J=J, part=part, model=model)
-            ]
+            said = "it has {J} actions, but the {part} model is {model!r}"
+            return [Text(said, J=J, part=part, model=model)]
         if not model.n_features:
             return []
         if vectors is None:
@@ -235,12 +190,9 @@ class Problem:
             fits, wanted = d == J * p, either
         said = "its features need {wanted} as the {part} model, not {model!r}"
         reasons: list[str] = [] if fits else [Text(said, wanted=wanted, part=part, model=model)]
-        if (
-            getattr(model, "unit_features", False)
-            and vectors.longest is not None
-            and not vectors.longest**2 <= NORM_LIMIT
-        ):
-            reasons.append(f"a feature vector has norm {vectors.longest:.4g}, but at most 1 is asked for")
+        longest = vectors.longest if getattr(model, "unit_features", False) else None
+        if longest is not None and not longest**2 <= NORM_LIMIT:
+            reasons.append(f"a feature vector has norm {longest:.4g}, but at most 1 is asked for")
         return reasons
 
     def model_rows(self, part: Part, model: Learner | None, features: Array | None) -> Array | None:
@@ -264,9 +216,6 @@ class Problem:
         rows = np.einsum("jk,cp->cjkp", np.eye(J), features)
         return np.ascontiguousarray(rows.reshape(len(features), J, -1))
 
-    def _vectors(self, part: Part) -> Vectors | None:
-        return self.features if part == "reward" else self.cost_features
-
     def _shapes(self, setting: Setting) -> Iterator[str]:
         """What stands in the way of a single round."""
         if setting.n_actions not in (None, self.n_actions):
@@ -289,11 +238,8 @@ class Problem:
             yield from self.model_misfits("cost", setting.cost)
         if not setting.takes_features and self.features is not None:
             yield "it has features, which the policy does not take"
-        if (
-            not setting.takes_sleep
-            and self.truth is not None
-            and not self.truth.available[self.truth.met].all()
-        ):
+        truth = None if setting.takes_sleep else self.truth
+        if truth is not None and not truth.available[truth.met].all():
             yield "some actions are not always on offer"
 
     def _assumptions(self, setting: Setting) -> Iterator[str]:
@@ -319,13 +265,9 @@ class Problem:
         if setting.any_of and not truth.available[truth.met][:, there].any(axis=1).all():
             yield "in some context no known safe action is on offer"
         if setting.spanned_by and truth.cost_features is not None and truth.cost_features.ndim == 3:
-            shown, safe = (
-                truth.available & truth.met[:, None],
-                np.isin(np.arange(self.n_actions), setting.spanned_by),
-            )
-            spanned, needed = (
-                int(np.linalg.matrix_rank(truth.cost_features[on])) for on in (shown & safe, shown)
-            )
+            shown = truth.available & truth.met[:, None]
+            both = shown & np.isin(np.arange(self.n_actions), setting.spanned_by), shown
+            spanned, needed = (int(np.linalg.matrix_rank(truth.cost_features[on])) for on in both)
             if spanned < needed:
                 yield (
                     f"the known safe actions span {spanned} of the {needed} directions of the costs' features, "
@@ -337,8 +279,7 @@ class Problem:
 
 def _setting_of(policy: object) -> Setting | None:
     hooks: Any = getattr(policy, "hooks", None)
-    found: Setting | None = None if hooks is None else hooks.setting()
-    return found
+    return None if hooks is None else cast("Setting", hooks.setting())
 
 
 def _those(marked: NDArray[np.bool_]) -> str:
@@ -346,11 +287,7 @@ def _those(marked: NDArray[np.bool_]) -> str:
 
 
 def when_seen(name: str, given: Any, K: int) -> WhenSeen:
-    """When K costs are seen, as given: one word where all are seen alike, else one for each.
-
-    >>> when_seen("costs_seen", ["before", "after"], 2), when_seen("costs_seen", ["after", "after"], 2)
-    (('before', 'after'), 'after')
-    """
+    """When K costs are seen, as given: one word where all are seen alike, else one for each."""
     if isinstance(given, str):
         require_choice(name, given, get_args(Seen))
         return "before" if given == "before" else "after"
@@ -359,14 +296,12 @@ def when_seen(name: str, given: Any, K: int) -> WhenSeen:
     except TypeError:
         words = (given,)
     if len(words) != K or any(one not in get_args(Seen) for one in words):
-        raise InvalidInput(
-            field=name, must=f'be "before", "after", or one of them for each of {K} constraints', got=given
-        )
+        must = f'be "before", "after", or one of them for each of {K} constraints'
+        raise InvalidInput(field=name, must=must, got=given)
     return words if len(set(words)) > 1 else words[0] if words else "before"
 
 
 def which_before(seen: WhenSeen, K: int) -> NDArray[np.bool_]:
-    """Which of K costs are seen before acting, (K,)."""
     return np.array([one == "before" for one in ((seen,) * K if isinstance(seen, str) else seen)], dtype=bool)
 
 

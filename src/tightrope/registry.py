@@ -17,8 +17,6 @@ from tightrope.messages import did_you_mean
 from tightrope.trust import absolute, grant, require_trusted
 from tightrope.words import Shown
 
-__all__ = ["Registry", "additions", "found_by", "reference"]
-
 _Made = TypeVar("_Made")
 _OWN = "_tightrope_own_"
 
@@ -26,18 +24,10 @@ _OWN = "_tightrope_own_"
 class Registry(dict[str, Any]):
     """Classes or functions by name; `module:Name` and `path/to/file.py:Name` name what was never registered.
 
-    Parameters
-    ----------
-    what : str
-        What is registered, for error messages: "policy".
-    package : str, optional
-        Where files are looked into for names that are not registered yet: a new file there is found by itself. Other distributions
-        add to it by entry points in the group of that name.
-    elsewhere : mapping, optional
-        Names that other distributions of ours register, and what to install for each.
+    `what` is registered, for error messages: "policy". Files of the `package` are looked into for names that are not registered
+    yet, so that a new file there is found by itself; other distributions add to it by entry points in the group of that name.
+    `elsewhere` has names that other distributions of ours register, and what to install for each.
 
-    Examples
-    --------
     >>> pets = Registry("pet")
     >>> @pets.register("cat")
     ... class Cat: ...
@@ -59,10 +49,8 @@ class Registry(dict[str, Any]):
 
         def add(made: _Made) -> _Made:
             if name in self and not _read_again(self[name], made):
-                article = "an" if self.what[0] in "aeiou" else "a"
-                raise InvalidInput(
-                    f"{article} {self.what} named {name!r} is registered already: {self[name]!r}."
-                )
+                known = f"is registered already: {self[name]!r}"
+                raise InvalidInput(field=f"{self.what} {name!r}", problem=known)
             self[name] = made
             made.kind = name  # type: ignore[attr-defined]
             return made
@@ -78,22 +66,20 @@ class Registry(dict[str, Any]):
         if self.knows(name) and name in self:
             return self[name]
         if name in self.elsewhere:
-            install = self.elsewhere[name]
-            raise InvalidInput(f"{self.what} {name!r} is not installed: pip install {install}")
+            missing = f"is not installed: pip install {self.elsewhere[name]}"
+            raise InvalidInput(f"{self.what} {name!r} {missing}")
         if not place:
             listed = ", ".join(map(repr, sorted(self)))
             own = "a class of your own as module:Class or path/to/file.py:Class"
             got = Shown(f"{name!r}{did_you_mean(name, self)}")
             raise InvalidInput(field=self.what, must=f"be one of {listed}, or {own}", got=got)
-        present = _present(absolute(name, folder))
-        if present is not None:
+        if (present := _present(absolute(name, folder))) is not None:
             return present
         if trust:
             grant(name, folder)
         require_trusted(self.what, name, folder)
         read = self._module_of_file if place.endswith(".py") else self._module
-        module = read(name, folder / place)
-        found = getattr(module, attribute, None)
+        found = getattr(read(name, folder / place), attribute, None)
         if not callable(found):
             raise InvalidInput(f"{self.what} {name!r}: {place} has no class {attribute!r}.")
         if not isinstance(vars(found).get("kind"), str):

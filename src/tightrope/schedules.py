@@ -14,11 +14,7 @@ from tightrope.errors import InvalidInput
 
 
 def power_law(t: float, scale: float, exponent: float, log_power: float, T: float) -> float:
-    """scale · t^exponent · log(1 + T)^log_power.
-
-    >>> power_law(4.0, 6.0, -0.5, 0.0, 100.0)
-    3.0
-    """
+    """scale · t^exponent · log(1 + T)^log_power."""
     if exponent == 0.5:
         value = scale * math.sqrt(t)
     elif exponent == -0.5:
@@ -31,11 +27,7 @@ def power_law(t: float, scale: float, exponent: float, log_power: float, T: floa
 
 
 def confidence_radius(n: float, d: float, T: float, m: float, ridge: float) -> float:
-    """√β = √λ·m + sqrt(2 log T + d log(1 + n/(dλ))), n outcomes learnt so far (Abbasi-Yadkori et al. 2011, Theorem 2).
-
-    >>> confidence_radius(0.0, 20.0, 1.0, 1.0, 1.0)
-    1.0
-    """
+    """√β = √λ·m + sqrt(2 log T + d log(1 + n/(dλ))), n outcomes learnt so far (Abbasi-Yadkori et al. 2011, Theorem 2)."""
     return math.sqrt(ridge) * m + math.sqrt(2.0 * math.log(T) + d * math.log(1.0 + n / (d * ridge)))
 
 
@@ -74,28 +66,17 @@ class Power:
 
 @dataclass(frozen=True)
 class Capped:
-    """The schedule min(power, most): what the tightening is where it is capped.
-
-    Examples
-    --------
-    >>> [Capped(Power(6.0, -0.5), 2.0)(t) for t in (1, 9, 36)]
-    [2.0, 2.0, 1.0]
-    """
+    """The schedule min(power, most): what the tightening is where it is capped."""
 
     power: Power
     most: float
 
     def __call__(self, t: float) -> float:
-        """Value at round t ≥ 1."""
         return min(self.most, self.power(t))
 
 
 def cap(delta: float) -> float:
-    """δ/2, the most that a capped ε_t is: some mixture of actions then meets the tightened rules with δ/2 to spare.
-
-    >>> cap(0.1)
-    0.05
-    """
+    """δ/2, the most that a capped ε_t is: some mixture of actions then meets the tightened rules with δ/2 to spare."""
     return delta / 2
 
 
@@ -108,49 +89,29 @@ class Schedule:
     log_power: float = 0.0
 
     def __call__(self, t: float, horizon: float | None = None) -> float:
-        """Value at round t ≥ 1."""
         return power_law(t, self.scale, self.exponent, self.log_power, t if horizon is None else horizon)
 
     def times(self, factor: float) -> Schedule:
-        """The same, `factor` times as high."""
         return Schedule(self.scale * factor, self.exponent, self.log_power)
 
 
 def known_costs(K: int) -> tuple[Schedule, Schedule]:
-    """Algorithm A: V_t / δ = K^0.25 sqrt(2t/3) and ε_t = K^0.75 sqrt(6/t).
-
-    >>> V, epsilon = known_costs(1)
-    >>> round(V(6), 9), round(epsilon(6), 9)
-    (2.0, 1.0)
-    """
+    """Algorithm A: V_t / δ = K^0.25 sqrt(2t/3) and ε_t = K^0.75 sqrt(6/t)."""
     return Schedule(K**0.25 * math.sqrt(2 / 3), 0.5), Schedule(K**0.75 * math.sqrt(6), -0.5)
 
 
 def linear_costs(K: int, d: int) -> tuple[Schedule, Schedule]:
-    """Algorithm B: V_t / δ = d √t log(1+T) / 4 and ε_t = 4 d log(1+T) / √t, scaled by K^0.25 and K^0.75 as in A.
-
-    >>> V, epsilon = linear_costs(1, 2)
-    >>> round(V(4, horizon=100) / math.log(101), 9), round(epsilon(4, horizon=100) / math.log(101), 9)
-    (1.0, 4.0)
-    """
+    """Algorithm B: V_t / δ = d √t log(1+T) / 4 and ε_t = 4 d log(1+T) / √t, scaled by K^0.25 and K^0.75 as in A."""
     return Schedule(K**0.25 * d / 4, 0.5, 1.0), Schedule(K**0.75 * 4 * d, -0.5, 1.0)
 
 
 def tau_prime(*, K: int, delta: float) -> int:
-    """τ', the first round with ε_t ≤ δ/2 in algorithm A: ⌈24 K^1.5/δ²⌉.
-
-    >>> tau_prime(K=1, delta=0.1)
-    2400
-    """
+    """τ', the first round with ε_t ≤ δ/2 in algorithm A: ⌈24 K^1.5/δ²⌉."""
     return max(1, ceiling(24 * K**1.5 / delta**2))
 
 
 def tau_prime_linear(*, delta: float, d: int, T: int) -> int:
-    """τ' in algorithm B with one constraint: ⌈64 d² log²(1 + T)/δ²⌉; it may lie beyond T.
-
-    >>> tau_prime_linear(delta=1, d=1, T=1) == math.ceil(64 * math.log(2) ** 2)
-    True
-    """
+    """τ' in algorithm B with one constraint: ⌈64 d² log²(1 + T)/δ²⌉; it may lie beyond T."""
     return ceiling((8 * d * math.log1p(T) / delta) ** 2)
 
 
@@ -161,18 +122,17 @@ def ceiling(value: float) -> int:
 
 
 def as_schedule(name: str, value: Any) -> Schedule:
-    """A user's `Power` as what the kernels evaluate."""
     if isinstance(value, Schedule):
         return value
     if not isinstance(value, Power):
         raise InvalidInput(field=name, must="be a schedule, such as tr.Power(1.0, 0.5)", got=value)
     if name == "V" and value.scale == 0:
-        raise InvalidInput("the scale of V must be > 0, but got 0: the queues are divided by V_t.")
+        why = "The queues are divided by V_t."
+        raise InvalidInput(field="the scale of V", must="be > 0", got=0, remedy=why)
     return Schedule(float(value.scale), float(value.exponent))
 
 
 def as_data(name: str, power: Any) -> list[float] | None:
-    """A schedule as plain data; None for none."""
     if power is None:
         return None
     schedule = as_schedule(name, power)

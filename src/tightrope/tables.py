@@ -24,17 +24,11 @@ Text: TypeAlias = NDArray[Any]  # of NumPy's strings of any length
 
 
 def read_table(path: str | os.PathLike[str]) -> Frame:
-    r"""The columns of a .csv, .csv.gz, .parquet or .json file, the last of which is an object of lists.
+    """The columns of a .csv, .csv.gz, .parquet or .json file, the last of which is an object of lists.
 
     Columns of a CSV in which every entry is a number become numbers. An empty entry of a CSV is missing. Entries may stand between
     semicolons, tabs or bars instead of commas, and numbers may have a decimal comma. In a column of numbers NA, N/A, null, None, ?
     and - are no entries; one of true and false alone becomes booleans.
-
-    >>> import tempfile, pathlib
-    >>> file = pathlib.Path(tempfile.mkdtemp()) / "log.csv"
-    >>> _ = file.write_text("age,sent\n41,email\n,letter\n")
-    >>> read_table(file).to_dict()
-    {'age': [41.0, None], 'sent': ['email', 'letter']}
     """
     path = Path(path)
     kind = next((end for end in (".csv", ".csv.gz", ".parquet", ".json") if path.name.endswith(end)), None)
@@ -50,7 +44,9 @@ def read_table(path: str | os.PathLike[str]) -> Frame:
             text = io.BytesIO(data)
             file = gzip.GzipFile(fileobj=text) if kind == ".csv.gz" else text
             columns = _csv(path, io.TextIOWrapper(file, encoding="utf-8-sig", newline=""))
-    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
+    except InvalidInput:
+        raise
+    except (OSError, ValueError, csv.Error, EOFError) as error:
         raise InvalidInput(f"{path} can't be read: {getattr(error, 'strerror', None) or error}.") from error
     return Frame(columns, path=path, sha256=hashlib.sha256(data).hexdigest())
 
@@ -68,9 +64,8 @@ def _csv(path: Path, file: io.TextIOWrapper) -> dict[str, Values]:
     while chunk := list(itertools.islice(rows, CHUNK)):
         for i, row in enumerate(chunk, start=n + 1):
             if len(row) != len(header):
-                raise InvalidInput(
-                    f"{path}: row {i} has {len(row)} entries, but there are {len(header)} columns."
-                )
+                wrong = f"row {i} has {len(row)} entries, but there are {len(header)} columns."
+                raise InvalidInput(wrong, within=str(path))
         for column, entries in zip(chunks, zip(*chunk)):
             column.append(np.array(entries, dtype=np.dtypes.StringDType()))
         n += len(chunk)
@@ -84,7 +79,6 @@ _TRUTH = {"true": True, "false": False}
 
 
 def _delimiter(header: str) -> str:
-    """What stands most often between the column names, a comma if nothing does."""
     return max(",;\t|", key=re.sub(r'"[^"]*"', "", header).count)
 
 
@@ -121,27 +115,18 @@ def _is_nothing(entry: str, words: bool) -> bool:
 
 
 def _decimal_commas(chunks: list[Text]) -> bool:
-    """Whether these are numbers such as 3,5: three digits after every comma may as well be thousands.
-
-    >>> _decimal_commas([np.array(["3,5", "12"])]), _decimal_commas([np.array(["1,000", "2,500"])])
-    (True, False)
-    """
+    """Whether these are numbers such as 3,5: three digits after every comma may as well be thousands."""
     told = False
-    for chunk in chunks:
-        for entry in chunk.tolist():
-            if not _is_nothing(entry, True):
-                part = re.fullmatch(r"[-+]?\d+(?:,(\d+))?", entry.strip())
-                if part is None:
-                    return False
-                told |= len(part[1] or "000") != 3
+    for entry in (entry for chunk in chunks for entry in chunk.tolist() if not _is_nothing(entry, True)):
+        part = re.fullmatch(r"[-+]?\d+(?:,(\d+))?", entry.strip())
+        if part is None:
+            return False
+        told |= len(part[1] or "000") != 3
     return told
 
 
 def _json(path: Path, data: bytes) -> dict[str, list[Any]]:
-    try:
-        columns = json.loads(data)
-    except ValueError as error:
-        raise InvalidInput(f"{path} can't be read: {error}.") from error
+    columns = json.loads(data)
     lists = isinstance(columns, dict) and all(isinstance(one, list) for one in columns.values())
     if not lists or len({len(one) for one in columns.values()}) != 1:
         raise InvalidInput(f"{path} must be an object of columns by name, lists of one length.")

@@ -16,8 +16,6 @@ from typing import Any
 from tightrope.errors import Untrusted
 from tightrope.words import Either, Text
 
-__all__ = ["LIBRARIES", "VARIABLE", "absolute", "grant", "is_allowed", "require_trusted"]
-
 # Libraries of estimators and transformers, whose classes do what their parameters say and nothing else.
 LIBRARIES = ("catboost", "lightgbm", "sklearn", "xgboost")
 VARIABLE = "TIGHTROPE_TRUST"
@@ -26,29 +24,16 @@ _granted: set[str] = set()
 
 
 def grant(data: Any, folder: Path = Path()) -> None:
-    """Trust every class that `data`, plain tables and texts, names; files are looked for in `folder`.
-
-    >>> grant({"policy": {"kind": "mine.py:Mine"}})
-    >>> require_trusted("policy", "mine.py:Mine")
-    """
+    """Trust every class that `data`, plain tables and texts, names; files are looked for in `folder`."""
     if isinstance(data, str):
         _granted.update((absolute(data, folder), absolute(data)))
-    elif isinstance(data, Mapping):
-        for one in data.values():
-            grant(one, folder)
-    elif isinstance(data, Sequence) and not isinstance(data, bytes):
-        for one in data:
+    elif isinstance(data, Mapping | Sequence) and not isinstance(data, bytes):
+        for one in data.values() if isinstance(data, Mapping) else data:
             grant(one, folder)
 
 
 def require_trusted(what: str, name: str, folder: Path = Path(), libraries: Sequence[str] = ()) -> None:
-    """Refuse a name of code that nobody trusts, before anything is imported; `what` says what it is named as.
-
-    >>> require_trusted("estimator", "subprocess:Popen", libraries=LIBRARIES)
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.Untrusted: estimator 'subprocess:Popen' would run code that is not of catboost, ...
-    """
+    """Refuse a name of code that nobody trusts, before anything is imported; `what` says what it is named as."""
     place = name.rpartition(":")[0]
     if absolute(name, folder) in _granted or is_allowed(place, libraries, folder):
         return
@@ -60,11 +45,7 @@ def require_trusted(what: str, name: str, folder: Path = Path(), libraries: Sequ
 
 
 def is_allowed(place: str, libraries: Sequence[str] = (), folder: Path = Path()) -> bool:
-    """Whether a module is of one of the libraries, or a module or file is listed in `TIGHTROPE_TRUST`.
-
-    >>> is_allowed("sklearn.linear_model", LIBRARIES), is_allowed("sklearnt", LIBRARIES), is_allowed("os")
-    (True, False, False)
-    """
+    """Whether a module is of one of the libraries, or a module or file is listed in `TIGHTROPE_TRUST`."""
     listed = [one.strip() for one in os.environ.get(VARIABLE, "").split(",") if one.strip()]
     if place.endswith(".py"):
         files = [Path(one).resolve() for one in listed if one.endswith(".py")]
@@ -75,10 +56,6 @@ def is_allowed(place: str, libraries: Sequence[str] = (), folder: Path = Path())
 
 
 def absolute(name: str, folder: Path = Path()) -> str:
-    """The same name for a process that runs in another folder: a file by its whole path.
-
-    >>> absolute("mine.py:Mine", Path("/specs")), absolute("shop.rules:Band")
-    ('/specs/mine.py:Mine', 'shop.rules:Band')
-    """
+    """The same name for a process that runs in another folder: a file by its whole path."""
     place, _, attribute = name.rpartition(":")
     return f"{(folder / place).resolve()}:{attribute}" if place.endswith(".py") else name

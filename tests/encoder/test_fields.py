@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightrope.encoder import Encoder
-from tightrope.encoder.fields import Category, Number
+from tightrope.encoder.fields import Category, Number, Vector
 from tightrope.errors import InvalidInput
 
 FIELDS = {
@@ -165,3 +165,11 @@ def test_fields_survive_json():
     for field in FIELDS.values():
         data = msgspec.json.encode(field)
         assert msgspec.json.decode(data, type=Number | Category) == field
+
+
+def test_numbers_without_names():
+    vector = Vector(count=2, min=-1, max=1)
+    np.testing.assert_allclose(vector.rows([0, 1]) * 3**0.5, [1.0, 0.5, 1.0])
+    with pytest.raises(InvalidInput, match=r"^features\[1\] must lie in \[-1, 1\], but got 1e\+20\.$"):
+        vector.rows([0, 1e20])
+    assert Category(["f", "m"]).values == ("f", "m")

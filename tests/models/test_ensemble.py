@@ -22,9 +22,10 @@ from sklearn.tree import DecisionTreeRegressor
 
 import tightrope as tr
 from tightrope.models import Ensemble, Model, ensemble, model_from_settings
-from tightrope.models.estimators import NAMED
+from tightrope.models.estimators import NAMED, as_data, recipe
 from tightrope.models.members import OneByOne
 from tightrope.models.model import take_arrays
+from tightrope.models.networks import weight_count
 from tightrope.models.sizes import Sizes
 from tightrope.models.trees import FlatTrees
 from tightrope.policies.build import build_policy
@@ -418,7 +419,7 @@ def test_what_is_asked_in_one_call_and_what_is_not() -> None:
 
 def test_a_classifier_learns_zeros_and_ones_alone() -> None:
     model = Ensemble(LogisticRegression(), 1, 2)
-    with pytest.raises(tr.InvalidInput, match="outcome must be 0 or 1, for sklearn"):
+    with pytest.raises(tr.InvalidInput, match="outcome must be 0 or 1, since sklearn"):
         model.learn([0.0, 1.0], 0.5, 0)
     assert model.n_learnt == 0
     assert len(model._kept) == 0
@@ -585,3 +586,11 @@ def test_fits_inside_other_models_wait_for_their_keeper_too() -> None:
             fits = one.fits
             one.take(job())
             assert one.fits == fits + 1
+
+
+def test_an_estimator_as_plain_data_and_what_it_takes() -> None:
+    data = "sklearn.tree:DecisionTreeRegressor", {"max_depth": 3}
+    assert as_data(DecisionTreeRegressor(max_depth=3), None) == data
+    assert recipe(*data).weighted
+    assert not recipe("sklearn.neighbors:KNeighborsRegressor", {"n_neighbors": 3}).weighted
+    assert weight_count([2, 3, 1]) == 13

@@ -280,3 +280,12 @@ def test_it_serves_in_a_spec():
 def test_what_is_refused(make, message):
     with pytest.raises(tr.InvalidInput, match=message):
         make()
+
+
+def test_a_transformer_as_plain_data() -> None:
+    assert transformers.as_data("fourier") == {"kind": "fourier"}
+    scaler = {"kind": "sklearn.preprocessing:StandardScaler", "with_mean": False}
+    assert transformers.as_data(StandardScaler(with_mean=False)) == scaler
+    made = transformers.from_data(scaler)
+    assert type(made) is StandardScaler
+    assert not made.with_mean

@@ -10,6 +10,7 @@ import pytest
 import tightrope as tr
 from tightrope.models import MODELS, model_from_settings
 from tightrope.models.hooks import with_outputs
+from tightrope.models.model import half_life_of
 from tightrope.models.standardised import Standardised
 
 
@@ -76,3 +77,9 @@ def test_settings_and_copies(model):
 def test_bad_settings_are_refused(make, message):
     with pytest.raises(tr.InvalidInput, match=message):
         make()
+
+
+def test_half_lives_in_rounds_and_in_time() -> None:
+    assert half_life_of(None) is None
+    assert half_life_of(50) == (50.0, 1.0)
+    assert half_life_of("30min") == (1800.0, 0.0)

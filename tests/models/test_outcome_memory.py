@@ -9,7 +9,7 @@ from scipy import stats
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import bootstrap
-from tightrope.models.outcome_memory import RULES, KeptOutcomes, bootstrap_weights
+from tightrope.models.outcome_memory import KeptOutcomes, bootstrap_weights
 
 
 def kept(rule: str = "both", limit: int = 20, seed: int = 3) -> KeptOutcomes:
@@ -38,7 +38,7 @@ def test_all_are_kept_up_to_the_limit_with_what_was_seen() -> None:
     np.testing.assert_array_equal(outcomes[:, 0], 10.0 * numbers)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ["both", "recent", "reservoir"])
 def test_which_are_kept_depends_on_the_rule_alone_and_not_on_when_fits_were_made(rule: str) -> None:
     """However often a sample was chosen before, it is the one that a rule picks from everything that ever came."""
     often, once = kept(rule), kept(rule)

@@ -15,6 +15,7 @@ from tightrope.errors import InvalidInput
 from tightrope.frames import CHUNK, Values, is_missing, microseconds
 from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.validation import Array, Outside, number_schema, taken_range
+from tightrope.words import Key, Place
 
 MOST_LEVELS = 100
 _BOOLEANS = (bool, np.bool_)
@@ -40,8 +41,8 @@ class _Column(
 ):
     """How one column becomes entries of x. What is None is not fitted yet.
 
-    Each kind defines `suffixes`, what the names of its entries add to its own; `fitted`, the same with what a table tells;
-    `writer`, how one value is written; `example`, a value that it takes; and `schema`, what a value may be, as JSON Schema.
+    Each kind also defines `fitted`, the same with what a table tells; `example`, a value that it takes; and `schema`, what a value
+    may be, as JSON Schema.
     """
 
     wanted: ClassVar[str]  # in words, what a value must be
@@ -52,9 +53,11 @@ class _Column(
         return str(type(self).__struct_config__.tag)
 
     def suffixes(self) -> list[str]:
+        """What the names of its entries add to its own."""
         raise NotImplementedError
 
     def writer(self) -> Write:
+        """What writes one value."""
         raise NotImplementedError
 
     def block(self, name: str, values: Values) -> Array:
@@ -120,10 +123,9 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
         return [""] * (self.scaling[1] != 0.0) + [" missing"] * (self.missing == "indicator")
 
     def fitted(self, name: str, values: Values) -> Self:
-        """Least and greatest, mean and standard deviation of what is there, as it is taken."""
         numbers = self._numbers(name, values)
         if numbers.size == 0:
-            raise InvalidInput(f"column {name!r} must have a value in some row, but it has none")
+            _refuse_empty(name)
         low = float(numbers.min()) if self.min is None else self.min
         high = float(numbers.max()) if self.max is None else self.max
         ranged = msgspec.structs.replace(self, min=low, max=high)
@@ -131,9 +133,8 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
         with np.errstate(over="ignore", invalid="ignore"):
             mean, spread = float(numbers.mean()), 0.0 if np.ptp(numbers) == 0 else float(numbers.std())
         if not (math.isfinite(mean) and math.isfinite(spread)):
-            raise InvalidInput(
-                f"column {name!r} must hold numbers whose squares can be added, but goes from {low:g} to {high:g}"
-            )
+            must = f"hold numbers whose squares can be added, but goes from {low:g} to {high:g}"
+            raise InvalidInput(field=f"column {name!r}", must=must)
         return msgspec.structs.replace(ranged, mean=mean, deviation=spread)
 
     @property
@@ -143,7 +144,6 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
 
     @property
     def taken(self) -> tuple[float, float]:
-        """Where a number is taken as it is."""
         low = -math.inf if self.min is None else self.min
         high = math.inf if self.max is None else self.max
         return taken_range(low, high, self.outside) if math.isfinite(high - low) else (low, high)
@@ -166,11 +166,9 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
 
     @property
     def stand_in(self) -> float:
-        """What a missing number counts as."""
         return float((self.fill if self.missing == "fill" else self.mean) or 0.0)
 
     def writer(self) -> Write:
-        """(value − mean) / deviation; an indicator after it."""
         number, gap, stand_in, (mean, spread) = self.number, self.gap, self.stand_in, self.scaling
         refuses, indicates = self.missing == "error", self.missing == "indicator"
         (low, high), strict = self.taken, self.outside == "refuse"
@@ -204,12 +202,8 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
 
     def block(self, name: str, values: Values) -> Array:
         """As `writer` does it, to the bit, but all rows at once unless one of them is refused."""
-        numbers, missing, (low, high), (mean, spread) = (
-            self.plain(values),
-            values.missing,
-            self.taken,
-            self.scaling,
-        )
+        numbers, missing = self.plain(values), values.missing
+        (low, high), (mean, spread) = self.taken, self.scaling
         if (
             numbers is None
             or np.isinf(numbers).any()
@@ -287,12 +281,10 @@ class BooleanColumn(_Column, frozen=True, kw_only=True, tag="boolean"):
         return ["", " missing"] if self.missing == "indicator" else [""]
 
     def fitted(self, name: str, values: Values) -> Self:
-        """The share of what is true."""
         known = _read(name, values, _truth)
         return msgspec.structs.replace(self, mean=sum(known) / len(known) if known else 0.0)
 
     def writer(self) -> Write:
-        """1 for true; an indicator after it."""
         gap, refuses, indicates = self.gap, self.missing == "error", self.missing == "indicator"
         stand_in = float({"fill": self.fill, "mean": self.mean}.get(self.missing) or 0.0)
 
@@ -346,22 +338,19 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
         return own + [" other"] * (self.unseen == "other") + [" missing"] * (self.missing == "indicator")
 
     def fitted(self, name: str, values: Values) -> Self:
-        """The values that occur, unless they are declared, in order."""
         if self.values is not None:
             return self
         present = values.array[~values.missing]
         if present.dtype.kind not in "iufU":
-            raise InvalidInput(
-                f"column {name!r} must hold texts or numbers to be a category, but got {present[0]!r}"
-            )
+            must = "hold texts or numbers to be a category"
+            raise InvalidInput(field=f"column {name!r}", must=must, got=present[0])
         levels = sorted(set(present.tolist()))
         if len(levels) > MOST_LEVELS:
-            raise InvalidInput(
-                f"column {name!r} must have at most {MOST_LEVELS} different values to be a category, but has {len(levels)}: "
-                "declare the `values` that count, and what to do with `unseen` ones"
-            )
+            must = f"have at most {MOST_LEVELS} different values to be a category, but has {len(levels)}"
+            remedy = "Declare the `values` that count, and what to do with `unseen` ones."
+            raise InvalidInput(field=f"column {name!r}", must=must, remedy=remedy)
         if not levels:
-            raise InvalidInput(f"column {name!r} must have a value in some row, but it has none")
+            _refuse_empty(name)
         plain = tuple(int(one) if isinstance(one, float) and one.is_integer() else one for one in levels)
         return msgspec.structs.replace(self, values=plain)
 
@@ -369,7 +358,6 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
         return (self.values or ())[0 if self.unseen == "ignore" else 1 :]
 
     def writer(self) -> Write:
-        """A 1 in the place of the value."""
         values, own = self.values or (), self._own()
         codes: dict[Any, int] = dict.fromkeys(values, -1) | {value: i for i, value in enumerate(own)}
         others = len(own) if self.unseen == "other" else -1
@@ -411,10 +399,7 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
 
 Column: TypeAlias = NumberColumn | DateColumn | BooleanColumn | CategoryColumn
 _KINDS: dict[str, type[Column]] = {
-    "number": NumberColumn,
-    "category": CategoryColumn,
-    "boolean": BooleanColumn,
-    "date": DateColumn,
+    str(one.__struct_config__.tag): one for one in (NumberColumn, CategoryColumn, BooleanColumn, DateColumn)
 }
 _INFERRED = {"U": "category", "b": "boolean", "M": "date"}
 
@@ -424,14 +409,14 @@ def declarations(columns: Any) -> dict[str, Any]:
     if isinstance(columns, Mapping):
         declared = {name: {"type": one} if isinstance(one, str) else one for name, one in columns.items()}
     elif isinstance(columns, str) or not isinstance(columns, Sequence):
-        raise InvalidInput(f"columns must be one or more column names, but got {columns!r}")
+        raise InvalidInput(field="columns", must="be one or more column names", got=columns)
     else:
         declared = {name: {} for name in columns}
     for name in declared:
         if not isinstance(name, str):
-            raise InvalidInput(f"columns must be names, but got {name!r} among them")
+            raise InvalidInput(field="columns", must=f"be names, but got {name!r} among them")
     if len(declared) < len(columns):
-        raise InvalidInput(f"columns must differ from each other, but got {list(columns)}")
+        raise InvalidInput(field="columns", must="differ from each other", got=list(columns))
     return declared
 
 
@@ -444,8 +429,8 @@ def _made(name: str, stated: Any, default: str | None) -> Column:
     if isinstance(stated, _Column):
         stated = msgspec.to_builtins(stated)
     if not isinstance(stated, Mapping):
-        wanted = "a type or a table such as {'type': 'number'}"
-        raise InvalidInput(f"columns[{name!r}] must be {wanted}, but got {stated!r}")
+        must = "be a type or a table such as {'type': 'number'}"
+        raise InvalidInput(field=Place("columns", Key(name)), must=must, got=stated)
     kind = stated.get("type", default)
     if not isinstance(kind, str) or kind not in _KINDS:
         near = did_you_mean(kind, _KINDS)
@@ -477,6 +462,10 @@ def _read(name: str, values: Values, read: Callable[[Any], float]) -> list[float
         except Refused as refused:
             raise InvalidInput(f"column {name!r}[{i}] {refused}") from None
     return found
+
+
+def _refuse_empty(name: str) -> NoReturn:
+    raise InvalidInput(field=f"column {name!r}", must="have a value in some row, but it has none")
 
 
 def _truth(value: Any) -> float:

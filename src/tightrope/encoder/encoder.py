@@ -1,12 +1,4 @@
-"""From the rows of a table to the vectors x that a model takes, and back from a file: the same numbers wherever a row is met.
-
->>> table = {"age": [20, 40, 60], "ward": ["A", "B", "B"]}
->>> encoder = Encoder({"age": "number", "ward": {"type": "category", "unseen": "other"}}).fit(table)
->>> encoder.names
-('one', 'age', 'ward=B', 'ward other')
->>> (encoder.transform({"age": 40, "ward": "C"}) * encoder.norm).tolist()
-[1.0, 0.0, 0.0, 1.0]
-"""
+"""From the rows of a table to the vectors x that a model takes, and back from a file: the same numbers wherever a row is met."""
 
 from __future__ import annotations
 
@@ -37,6 +29,7 @@ from tightrope.files import write_json
 from tightrope.frames import Frame, row_of
 from tightrope.messages import did_you_mean
 from tightrope.validation import Array, Outside, finite_number
+from tightrope.words import Place
 
 _VERSION = 1
 
@@ -55,8 +48,8 @@ class Encoder:
         - ``fill``: a value that stands in for missing ones;
         - ``standardise = False`` for a number that is not scaled;
         - ``min`` and ``max`` of a number, where they are not to be learnt from the table;
-        - ``outside``: what a number does that is not between them, "clip" (the default: the nearer end stands in for it),
-          "refuse", or "take" (as it is, up to ten times the width beyond; the default of dates);
+        - ``outside``: what becomes of other numbers, "clip" (the default: the nearer end stands in), "refuse", or "take" (as it
+          is, up to ten times the width beyond; the default of dates);
         - ``values`` of a category, where they are not to be learnt from the table (sorted; at most 100);
         - ``unseen``: what a category does with other values, "error" (the default), "ignore" or "other".
     unit : bool
@@ -66,9 +59,7 @@ class Encoder:
     ----------
     columns : dict of str to their declarations, with what was fitted
     names : tuple of str
-        What each entry of x stands for; "one" is the constant.
-    n_features : int
-        The length of x.
+        What each entry of x, `n_features` of them, stands for; "one" is the constant.
     norm : float
         What x is divided by.
 
@@ -76,8 +67,8 @@ class Encoder:
     --------
     >>> rows = [{"age": 20, "ward": "A"}, {"age": 60, "ward": "B"}, {"ward": "B"}]
     >>> encoder = Encoder({"age": {"missing": "mean"}, "ward": {}}, unit=False).fit(rows)
-    >>> encoder.transform(rows).tolist()
-    [[1.0, -1.0, 0.0], [1.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
+    >>> encoder.names, encoder.transform(rows).tolist()
+    (('one', 'age', 'ward=B'), [[1.0, -1.0, 0.0], [1.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
     >>> encoder.transform({"age": 20, "ward": "C"})
     Traceback (most recent call last):
     ...
@@ -99,14 +90,9 @@ class Encoder:
     def declared(cls, fields: Mapping[str, Field]) -> Self:
         """An encoder that needs no table: x = (1, numbers scaled to [0, 1], indicators) / norm, so that ‖x‖ ≤ 1 whatever is sent.
 
-        Parameters
-        ----------
-        fields : mapping of names to Number or Category
-            What `[context]` of a spec declares. With the leading 1, a model's parameters for the first value of a category are
-            the intercept, those of the others differences from it.
+        `fields` are what `[context]` of a spec declares. With the leading 1, a model's parameters for the first value of a category
+        are the intercept, those of the others differences from it.
 
-        Examples
-        --------
         >>> from tightrope.encoder.fields import Category, Number
         >>> encoder = Encoder.declared({"age": Number(0, 120), "sex": Category(["f", "m"])})
         >>> encoder.names, (encoder.vector({"age": 60, "sex": "f"}) * 3**0.5).round(9).tolist()
@@ -114,22 +100,19 @@ class Encoder:
         """
         for name, field in fields.items():
             if not isinstance(field, Number | Category):
-                raise InvalidInput(f"context.{name} must be a Number or a Category, but got {field!r}.")
+                raise InvalidInput(field=Place("context", name), must="be a Number or a Category", got=field)
         columns: dict[str, Column] = {name: field.column() for name, field in fields.items()}
         # Rounding up keeps ‖x‖ ≤ 1 to the last bit.
         norm = math.sqrt(1.0 + sum(field.reach for field in fields.values())) * (1.0 + 2.0**-50)
-        return cls._known(columns, columns, norm)
+        return cls(columns)._become(columns, norm)
 
     # From a table
 
     def fit(self, table: Any, columns: Sequence[str] | Mapping[str, Any] | None = None) -> Self:
         """Learn ranges, means, deviations and categories from a table; returns the encoder itself.
 
-        Parameters
-        ----------
-        table : DataFrame of pandas or polars, pyarrow Table, mapping of columns, list of rows, or (n, p) array
-        columns : optional
-            As in the constructor, in the place of what was given there.
+        The table is a DataFrame of pandas or polars, a pyarrow Table, a mapping of columns, a list of rows, or an (n, p) array.
+        `columns` replace those of the constructor.
         """
         declared = self._declared if columns is None else declarations(columns)
         frame = Frame(table, None if declared is None else list(declared))
@@ -137,13 +120,11 @@ class Encoder:
             declared = declarations(frame.names)
         read = {name: frame.column(name) for name in declared}
         if not declared or len(frame) == 0:
-            raise InvalidInput(
-                f"an encoder needs a column and a row, but got {len(declared)} and {len(frame)}"
-            )
+            came = f"{len(declared)} and {len(frame)}"
+            raise InvalidInput(field="an encoder", problem=f"needs a column and a row, but got {came}")
         made = {name: fitted_column(name, one, read[name]) for name, one in declared.items()}
         x = _design(made, frame)
-        self._become(made, float(np.linalg.norm(x, axis=1).max()) if self.unit else 1.0)
-        return self
+        return self._become(made, float(np.linalg.norm(x, axis=1).max()) if self.unit else 1.0)
 
     def transform(self, rows: Any) -> Array:
         """x of each row (n, n_features); of one row, a mapping, a Series, a record or an array (p,), x itself (n_features,).
@@ -157,29 +138,25 @@ class Encoder:
         return np.asarray(self.design(rows) / self.norm)
 
     def fit_transform(self, table: Any, columns: Sequence[str] | Mapping[str, Any] | None = None) -> Array:
-        """`fit`, then `transform` of the same table."""
         return self.fit(table, columns).transform(table)
 
     def design(self, table: Any) -> Array:
-        """`transform` of a table before it is divided by `norm`: the constant is 1."""
         self._require_fitted()
         return _design(self.columns, Frame(table, list(self.columns)))
 
     def vector(self, context: Any) -> Array:
         """x of one row by column names, (n_features,), which may hold no other names: for what callers send.
 
-        Raises
-        ------
-        InvalidInput
-            Names the column that is unknown or missing, or whose value can't be taken, as ``context.NAME``.
+        What is unknown, missing or can't be taken is named as ``context.NAME``.
         """
         self._require_fitted()
         if type(context) is not dict and not isinstance(context, Mapping):
-            raise InvalidInput(f"context must be a row by column names, but got {context!r}.")
+            raise InvalidInput(field="context", must="be a row by column names", got=context)
         if not context.keys() <= self.columns.keys():
             name = next(one for one in context if one not in self.columns)
             known, near = ", ".join(self.columns), did_you_mean(name, self.columns)
-            raise InvalidInput(f"context.{name!s:.100} is not a declared field{near}; declared: {known}.")
+            problem = f"is not a declared field{near}; declared: {known}"
+            raise InvalidInput(field=Place("context", f"{name!s:.100}"), problem=problem)
         return self._vector(context, "context.{}")
 
     @property
@@ -196,11 +173,9 @@ class Encoder:
         return [name for name, is_outside in self._numbers if is_outside(context.get(name))]
 
     def example(self) -> dict[str, Any]:
-        """A row that it takes, of means and first values."""
         return {name: column.example() for name, column in self.columns.items()}
 
     def schema(self) -> dict[str, Any]:
-        """What `vector` takes, as JSON Schema."""
         needed = [name for name, column in self.columns.items() if column.missing == "error"]
         properties = {name: column.schema() for name, column in self.columns.items()}
         for name in properties.keys() - {*needed}:
@@ -211,8 +186,12 @@ class Encoder:
     @property
     def n_contexts(self) -> int | None:
         """How many different rows there are where all columns are categories that take no other values; else None."""
-        sizes = [_n_levels(column) for column in self.columns.values()]
-        return math.prod(size for size in sizes if size) if sizes and None not in sizes else None
+        sizes = []
+        for column in self.columns.values():
+            if not isinstance(column, CategoryColumn) or not column.unseen == column.missing == "error":
+                return None
+            sizes.append(len(column.values or ()))
+        return math.prod(sizes) if sizes else None
 
     def context_number(self, context: Mapping[str, Any]) -> int:
         """The number of a row of categories that `vector` takes, the last column running fastest."""
@@ -230,7 +209,6 @@ class Encoder:
     # Plain data
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data, for JSON or TOML."""
         self._require_fitted()
         # By way of bytes, which leave lists where `to_builtins` leaves tuples: what is read back is what was given.
         columns = msgspec.msgpack.decode(msgspec.msgpack.encode(self.columns))
@@ -238,20 +216,21 @@ class Encoder:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """The encoder that gave `to_dict`."""
         if not isinstance(data, Mapping):
-            raise InvalidInput(f"an encoder must be a table, but got {data!r}")
+            raise InvalidInput(field="an encoder", must="be a table", got=data)
         for name in data:
             if name not in ("version", "unit", "norm", "columns"):
-                raise InvalidInput(f"an encoder has no field {name!r}; allowed: version, unit, norm, columns")
+                problem = f"has no field {name!r}; allowed: version, unit, norm, columns"
+                raise InvalidInput(field="an encoder", problem=problem)
         version, norm, columns = data.get("version", _VERSION), data.get("norm", 1.0), data.get("columns")
         if version != _VERSION:
-            raise InvalidInput(f"version must be {_VERSION}, which this release reads, but got {version!r}")
+            must = f"be {_VERSION}, which this release reads"
+            raise InvalidInput(field="version", must=must, got=version)
         norm = finite_number("norm", norm, low=0.0, open_low=True)
         if not isinstance(columns, Mapping) or not columns:
-            raise InvalidInput(f"columns must be a table of columns by name, but got {columns!r}")
+            raise InvalidInput(field="columns", must="be a table of columns by name", got=columns)
         made = {name: known_column(name, stated) for name, stated in columns.items()}
-        return cls._known(columns, made, norm, data.get("unit", True))
+        return cls(columns, unit=data.get("unit", True))._become(made, norm)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a JSON file."""
@@ -261,15 +240,13 @@ class Encoder:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read an encoder that `save` wrote."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
         except OSError as error:
             raise InvalidInput(f"{path} can't be read: {error.strerror or error}") from error
+        except InvalidInput as error:
+            raise error.inside(str(path)) from error
         except ValueError as error:
             raise InvalidInput(f"{path} must be JSON, but it is not: {error}") from error
-        try:
-            return cls.from_dict(data)
-        except InvalidInput as error:
-            raise InvalidInput(f"{path}: {error}") from error
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Encoder):
@@ -296,22 +273,12 @@ class Encoder:
         for (name, at, _), end in zip(self._writers, ends[1:], strict=True):
             column = self.columns[name]
             rows.append((name, column.kind, column.missing, ", ".join(self.names[at:end])))
-        return displays.page(
-            f"Encoder: {len(rows)} columns become {self.n_features} features, the constant among them",
-            displays.table(("column", "type", "where missing", "features"), rows),
-        )
+        title = f"Encoder: {len(rows)} columns become {self.n_features} features, the constant among them"
+        return displays.page(title, displays.table(("column", "type", "where missing", "features"), rows))
 
     # How it is done
 
-    @classmethod
-    def _known(
-        cls, declared: Mapping[str, Any], columns: dict[str, Column], norm: float, unit: Any = True
-    ) -> Self:
-        encoder = cls(declared, unit=unit)
-        encoder._become(columns, norm)
-        return encoder
-
-    def _become(self, columns: dict[str, Column], norm: float) -> None:
+    def _become(self, columns: dict[str, Column], norm: float) -> Self:
         names, self._writers = ["one"], []
         for name, column in columns.items():
             self._writers.append((name, len(names), column.writer()))
@@ -319,6 +286,7 @@ class Encoder:
         self.columns, self.names, self.n_features, self.norm = columns, tuple(names), len(names), norm
         self._numbers = [(name, columns[name].is_outside) for name in self.ranges]  # type: ignore[union-attr]
         self.fitted = True
+        return self
 
     def _require_fitted(self) -> None:
         if not self.fitted:
@@ -339,12 +307,6 @@ class Encoder:
 
 
 def _design(columns: Mapping[str, Column], frame: Frame) -> Array:
-    """A one and the entries of all columns, of each row of a table (n, n_features)."""
+    """`transform` of a table before it is divided by `norm`: a one and the entries of all columns, (n, n_features)."""
     blocks = [column.block(name, frame.column(name)) for name, column in columns.items()]
     return np.column_stack([np.ones(len(frame)), *blocks])
-
-
-def _n_levels(column: Column) -> int | None:
-    """How many values a category takes; None where there may be others."""
-    fixed = isinstance(column, CategoryColumn) and column.unseen == column.missing == "error"
-    return len(column.values or ()) if fixed else None  # type: ignore[union-attr]

@@ -11,14 +11,11 @@ import numpy as np
 from tightrope.encoder.columns import CategoryColumn, NumberColumn
 from tightrope.errors import InvalidInput
 from tightrope.validation import REACH, Array, Outside, finite_number, real_array, require_range
+from tightrope.words import Shown
 
 
 class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid_unknown_fields=True):
-    """A number between `min` and `max`, scaled to [0, 1]; `outside` says what becomes of any other (`validation.taken_range`).
-
-    >>> Number(0, 120)
-    Number(min=0, max=120, outside='clip')
-    """
+    """A number between `min` and `max`, scaled to [0, 1]; `outside` says what becomes of any other (`validation.taken_range`)."""
 
     min: float
     max: float
@@ -27,9 +24,8 @@ class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid
     def __post_init__(self) -> None:
         low, high = finite_number("min", self.min), finite_number("max", self.max)
         if not (low < high and math.isfinite(high - low)):
-            raise InvalidInput(
-                f"`min < max` must hold, a finite distance apart, but got min = {low:g}, max = {high:g}"
-            )
+            must, came = "hold, a finite distance apart", Shown(f"min = {low:g}, max = {high:g}")
+            raise InvalidInput(field="`min < max`", must=must, got=came)
 
     def column(self) -> NumberColumn:
         low, high = float(self.min), float(self.max)
@@ -42,22 +38,18 @@ class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid
 
 
 class Category(msgspec.Struct, frozen=True, tag_field="type", tag="category", forbid_unknown_fields=True):
-    """One of `values`: an indicator for each but the first, which the others are measured against.
-
-    >>> Category(["f", "m"])
-    Category(values=('f', 'm'))
-    """
+    """One of `values`: an indicator for each but the first, which the others are measured against."""
 
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
         given: Any = self.values
         if not isinstance(given, list | tuple) or not all(isinstance(value, str) for value in given):
-            raise InvalidInput(f"values must be a list of texts, but got {given!r}")
+            raise InvalidInput(field="values", must="be a list of texts", got=given)
         if not given:
-            raise InvalidInput("values must name at least one category, but the list is empty")
+            raise InvalidInput(field="values", must="name at least one category, but the list is empty")
         if len(set(given)) < len(given):
-            raise InvalidInput(f"values must differ from each other, but got {list(given)}")
+            raise InvalidInput(field="values", must="differ from each other", got=list(given))
         msgspec.structs.force_setattr(self, "values", tuple(given))
 
     def column(self) -> CategoryColumn:
@@ -65,7 +57,6 @@ class Category(msgspec.Struct, frozen=True, tag_field="type", tag="category", fo
 
     @property
     def reach(self) -> float:
-        """The most that it adds to ‖x‖²."""
         return float(len(self.values) > 1)
 
 
@@ -73,15 +64,7 @@ Field: TypeAlias = Number | Category
 
 
 class Vector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`count` numbers without names, each between `min` and `max`: x = (1, the numbers scaled to [0, 1]) / √(1 + count).
-
-    >>> Vector(count=2, min=-1, max=1).rows([0, 1]) * 3**0.5
-    array([1. , 0.5, 1. ])
-    >>> Vector(count=2, min=-1, max=1).rows([0, 1e20])
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: features[1] must lie in [-1, 1], but got 1e+20.
-    """
+    """`count` numbers without names, each between `min` and `max`: x = (1, the numbers scaled to [0, 1]) / √(1 + count)."""
 
     count: int
     min: float
@@ -89,7 +72,7 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise InvalidInput(f"count must be at least 1, but got {self.count}")
+            raise InvalidInput(field="count", must="be at least 1", got=self.count)
         Number(self.min, self.max)
 
     @property

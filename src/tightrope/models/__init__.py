@@ -11,18 +11,5 @@ from tightrope.models.model import MODELS, Model, model_from_settings, register
 from tightrope.models.ridge import Ridge
 from tightrope.models.standardised import Standardised
 
-__all__ = [
-    "MODELS",
-    "ArmMeans",
-    "Auto",
-    "DisjointRidge",
-    "Ensemble",
-    "Features",
-    "Linear",
-    "Logistic",
-    "Model",
-    "Ridge",
-    "Standardised",
-    "model_from_settings",
-    "register",
-]
+__all__ = ["MODELS", "ArmMeans", "Auto", "DisjointRidge", "Ensemble", "Features", "Linear", "Logistic"]
+__all__ += ["Model", "Ridge", "Standardised", "model_from_settings", "register"]

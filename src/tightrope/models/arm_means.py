@@ -9,15 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.models.model import (
-    Model,
-    checked_outcome,
-    known_action,
-    register,
-    shown_half_life,
-    shown_sizes,
-    size,
-)
+from tightrope.models.model import Model, checked_outcome, known_action, register, size
 from tightrope.models.standardised import standardised_like
 from tightrope.validation import Array, finite_number, whole_number
 
@@ -72,11 +64,9 @@ class ArmMeans(Model):
 
     @property
     def n_learnt(self) -> int:
-        """Outcomes learnt so far, over all arms."""
         return int(self.stat[kernels.LEARNT])
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
-        """Take in one outcome (a number, or n_outputs of them) of `action`; there are no features."""
         a = known_action(action, self.n_actions)
         y = checked_outcome(outcome, self.n_outputs)
         if self._fades is not None:
@@ -84,7 +74,6 @@ class ArmMeans(Model):
         kernels.arms_learn(a, y, self.counts, self.sums, self.stat)
 
     def elapse(self, time: float) -> None:
-        """So much time goes by."""
         if self._fades is not None:
             fade = 2.0 ** -(time / self._fades.length)
             self.counts *= fade
@@ -108,11 +97,9 @@ class ArmMeans(Model):
             return np.where(self.counts == 0, np.inf, self.bonus * np.sqrt(np.log(t) / self.counts))
 
     def never_learnt(self) -> NDArray[np.bool_]:
-        """By arm whether it has no outcome."""
         return np.asarray(self.counts == 0.0)
 
     def least_optimism(self, radius: float) -> float | None:
-        """The least mean + radius/√N of the arms that have an outcome."""
         seen = self.counts > 0.0
         if not seen.any():
             return None
@@ -124,7 +111,6 @@ class ArmMeans(Model):
         return 0.5 * self.widths(features, actions)
 
     def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Model:
-        """`Standardised` without features."""
         return standardised_like(self, n_outputs, centred, prior)
 
     def radius(self, horizon: float) -> float:
@@ -132,8 +118,7 @@ class ArmMeans(Model):
         return self.bonus * math.sqrt(math.log(finite_number("horizon", horizon, low=1.0)))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: the arrays themselves, not copies."""
         return {"stat": self.stat, "counts": self.counts, "sums": self.sums}
 
     def __repr__(self) -> str:
-        return f"ArmMeans({shown_sizes(self.n_actions)}bonus={self.bonus:g}{shown_half_life(self.half_life)})"
+        return self._shown(bonus=self.bonus)

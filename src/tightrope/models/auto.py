@@ -47,24 +47,20 @@ class Auto(Composite):
     """A few models learn beside each other, and that with the least error on outcomes it had not seen yet is followed.
 
     No one learner serves noisy and clean outcomes alike. Each outcome is first predicted by every candidate, then learnt by all of
-    them. Squared errors are averaged with weights that grow with time, so that a model which has become good is not held to its
-    beginnings. At 60 outcomes, and whenever their number has grown by a fifth, another is followed if it was better by 1.5 standard
-    errors of the paired difference. `why` says which, since when and for what reason.
+    them. Later squared errors count more, so that a model which has become good is not held to its beginnings. At 60 outcomes, and
+    whenever their number has grown by a fifth, another is followed if it was better by 1.5 standard errors of the difference.
 
     Parameters
     ----------
     n_actions : int, optional
-        Actions that are told apart by their id; None where each comes with features of its own, or where nobody has typed
-        `n_features`.
+        None where each action comes with features of its own, or where nobody has typed `n_features`.
     n_features : int, optional
         0 for arms alone. By default as many as in the first context that its policy is shown.
     candidates : sequence of names or settings, optional
         Registered names, or settings with the name under `model`; by default a linear model, small forests and small boosted
         trees. The first is followed at the start.
-    seed : int
-        Of the candidates that draw.
-    half_life : float or str, optional
-        That of the candidates, where they state none.
+    seed, half_life
+        Of the candidates that draw, and of those that state no half-life.
     n_outputs : int
 
     Examples
@@ -97,7 +93,7 @@ class Auto(Composite):
         given = usual if candidates is None else candidates
         self._asked_for = None if candidates is None else list(candidates)
         if isinstance(given, str) or not len(given):
-            raise InvalidInput(f"candidates must be a list of models, but got {given!r}.")
+            raise InvalidInput(field="candidates", must="be a list of models", got=given)
         if not self._take_sizes(n_features=p):
             return
         self.models = [self._made(f"candidates[{i}]", one) for i, one in enumerate(given)]
@@ -130,7 +126,6 @@ class Auto(Composite):
 
     @property
     def followed(self) -> Model:
-        """The model whose word counts now."""
         return self.models[int(self._counts[_FOLLOWED])]
 
     _in_use = followed
@@ -160,24 +155,19 @@ class Auto(Composite):
 
     def why(self) -> str:
         """Which model is followed, since when, and the errors that speak for it."""
-        names, switches = self.names, self.switches
+        names, switches, n = self.names, self.switches, self.n_learnt
         name = names[int(self._counts[_FOLLOWED])]
         if not switches:
-            n = int(self._counts[_LEARNT])
             if n < FIRST_LOOK or len(names) == 1:
-                return f"{name} is followed from the start; {_count(n)} learnt."
+                return f"{name} is followed from the start; {n} outcome{'s' * (n != 1)} learnt."
             return f"{name} is followed from the start: no other was better, {_listed(self.errors)}."
-        last = switches[-1]
-        others = {one: error for one, error in last.errors.items() if one != name}
-        return (
-            f"{name} is followed since outcome {last.outcomes}: its squared error was {last.errors[name]:.1g} of the outcomes' "
-            f"variance, that of {_listed(others)}."
-        )
+        at, _, errors = switches[-1]
+        error = f"its squared error was {errors.pop(name):.1g} of the outcomes' variance"
+        return f"{name} is followed since outcome {at}: {error}, that of {_listed(errors)}."
 
     # The contract
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
-        """Let each predict the outcome, and learn it; then see whether to follow another."""
         y = checked_outcome(outcome, self.n_outputs)
         rows = None if not self.n_features else np.asarray(features, dtype=float).reshape(1, -1)
         ids = None if action is None else np.array([action])
@@ -228,7 +218,6 @@ class Auto(Composite):
 
     @property
     def fits(self) -> int:
-        """How often another model is followed, or that one was fitted anew."""
         return int(self._counts[_FITS])
 
     @property
@@ -269,7 +258,6 @@ class Auto(Composite):
         super().shift(output, by)
 
     def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Self:
-        """A copy whose candidates are made for means and deviations in the outcome's own units."""
         how: Any = {"centred": centred, "prior": prior}
         return self._of([hooks.standardised(one, n_outputs, **how) for one in self.models])
 
@@ -298,7 +286,3 @@ _LEARNT, _FOLLOWED, _NEXT_LOOK, _FITS, _FITS_SEEN, _SWITCHES = range(6)
 
 def _listed(errors: dict[str, float]) -> str:
     return ", ".join(f"{name} {error:.1g}" for name, error in errors.items())
-
-
-def _count(n: int) -> str:
-    return "1 outcome" if n == 1 else f"{n} outcomes"

@@ -12,7 +12,7 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting
 from tightrope.models.model import Ids, Model, keep_entries, size
 from tightrope.models.sizes import shared_or_each
-from tightrope.validation import Array, real_array, require_finite
+from tightrope.validation import Array, finite_array
 
 
 class BlockModel(Model):
@@ -26,15 +26,13 @@ class BlockModel(Model):
         p = size("n_features", n_features, low=0)
         self.n_actions = size("n_actions", n_actions, low=1)
         if p == 0 and self.n_actions is None:
-            raise InvalidInput(
-                "a model without features needs n_actions: nothing else tells its outcomes apart."
-            )
+            said = "a model without features needs n_actions: nothing else tells its outcomes apart."
+            raise InvalidInput(said)
         return self._take_sizes(n_features=p)
 
     sized = classmethod(shared_or_each)
 
     def grow(self, n_actions: int) -> None:
-        """Know so many actions: blocks come behind those that there are."""
         before = {name: array.copy() for name, array in self.arrays().items()}
         known = len(kernels.ridge_views(self.flat).Sigma)
         if not self._begin_anew_with(n_actions):
@@ -51,12 +49,10 @@ class BlockModel(Model):
         """The ages of a model that forgets (`kernels.forgetting`), empty for one that does not."""
 
     def elapse(self, time: float) -> None:
-        """So much time goes by."""
         if self.half_life is not None:
             self._ages()[forgetting.TIME] += time
 
     def _shown_sizes(self) -> str:
-        """For a `repr`: as they are given."""
         J, p = self.n_actions, self.n_features
         known = {"n_actions": J, "n_features": p}
         both = None not in known.values()
@@ -66,21 +62,16 @@ class BlockModel(Model):
         """Checked rows, one for each action or one for all, and the actions."""
         n = self.n_actions if actions is None else len(actions)
         rows = self._rows(features, n)
-        ids: Ids = (
-            np.arange(len(rows) if n is None else n)
-            if actions is None
-            else np.asarray(actions, dtype=np.int64)
-        )
-        return rows, ids
+        if actions is None:
+            return rows, np.arange(len(rows) if n is None else n)
+        return rows, np.asarray(actions, dtype=np.int64)
 
     def _rows(self, features: Any, n: int | None) -> Array:
         p = self.n_features
         if not p:
             return np.empty((1, 0))
         shapes: list[tuple[int | None, ...]] = [(p,), (n if self.n_actions is not None else None, p)]
-        rows = real_array("features", features, *shapes)
-        require_finite("features", rows)
-        return np.ascontiguousarray(np.atleast_2d(rows))
+        return np.ascontiguousarray(np.atleast_2d(finite_array("features", features, *shapes)))
 
 
 def faded(ages: Array, blocks: Ids) -> Array | float:

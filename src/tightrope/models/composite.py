@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tightrope.models import hooks
 from tightrope.models.background import BackgroundWork
-from tightrope.models.model import Model, make_room, more_actions
+from tightrope.models.model import Model, make_room, more_actions, under
 from tightrope.validation import Array
 
 
@@ -20,7 +20,6 @@ def _to_each(hook: Callable[..., None]) -> Callable[..., None]:
         for model in self._parts().values():
             hook(model, *given)
 
-    tell.__doc__ = "Each part is told."
     return tell
 
 
@@ -79,5 +78,4 @@ class Composite(Model):
 
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         for part, model in self._parts().items():
-            own = f"{part}/"
-            make_room(model, {n.removeprefix(own): one for n, one in arrays.items() if n.startswith(own)})
+            make_room(model, under(part, arrays))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tightrope.models.model import Ids, register
+from tightrope.models.model import Ids, Normals, register
 from tightrope.models.ridge_regression import RidgeRegression, require_rows_in_ball
 from tightrope.validation import Array, real_array
 
@@ -53,25 +52,18 @@ class DisjointRidge(RidgeRegression):
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
         """⟨θ̂_j, x⟩ for one x (p,) or a row for each action (J, p): (J,), or (J, n_outputs)."""
-        ids, rows = self._rows(features, actions)
+        rows, ids = self._rows(features, actions)
         Theta = self.Theta if actions is None else self.Theta[ids]
         return self._shaped(np.einsum("jmp,jp->jm", Theta, rows))
 
-    def widths(self, features: Any = None, actions: Any = None) -> Array:
-        """‖x‖_{Σ_j⁻¹} by action for one x (p,) or a row for each action (J, p), without the radius."""
-        ids, rows = self._rows(features, actions)
-        return self._widths(rows, ids)
-
-    def sampled(
-        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
-    ) -> Array:
+    def sampled(self, features: Any, actions: Any, scale: float, normals: Normals) -> Array:
         """⟨θ̃_j, x⟩ for θ̃_j ~ N(θ̂_j, scale² Σ_j⁻¹)."""
-        ids, rows = self._rows(features, actions)
+        rows, ids = self._rows(features, actions)
         return np.array([row @ self._sampled_theta(g, scale, normals) for g, row in zip(ids.tolist(), rows)])
 
-    def _rows(self, features: Any, actions: Any) -> tuple[Ids, Array]:
+    def _rows(self, features: Any, actions: Any) -> tuple[Array, Ids]:
         ids = np.arange(len(self.Sigma)) if actions is None else np.asarray(actions, dtype=np.int64)
         x = real_array("features", features, (self.n_features,), (len(ids), self.n_features))
         require_rows_in_ball("features", np.atleast_2d(x))
         rows = x if x.ndim == 2 else np.array(np.broadcast_to(x, (len(ids), self.n_features)), order="C")
-        return ids, rows
+        return rows, ids

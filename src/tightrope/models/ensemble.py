@@ -17,22 +17,14 @@ from numpy.typing import NDArray
 from tightrope.errors import InvalidInput
 from tightrope.kernels import normal
 from tightrope.models.background import BackgroundWork, Result
-from tightrope.models.estimators import as_data, is_zero_or_one, recipe
+from tightrope.models.estimators import as_data, recipe
 from tightrope.models.hooks import checked_example, one_by_one
 from tightrope.models.members import Members, Plan, fit_members, restored_members, units_of
-from tightrope.models.model import NO_DECISION, Ids, Model, missing_sizes, more_actions, register, size
+from tightrope.models.model import NO_DECISION, Ids, Model, missing_sizes, more_actions, register, size, under
 from tightrope.models.outcome_memory import KeptOutcomes, Sample
 from tightrope.models.sizes import shared_or_each
-from tightrope.validation import (
-    Array,
-    finite_number,
-    real_array,
-    require_choice,
-    require_finite,
-    whole_number,
-)
-
-__all__ = ["Ensemble"]
+from tightrope.validation import Array, finite_array, finite_number, require_choice, whole_number
+from tightrope.words import Shown
 
 # Outcomes between two fits at least.
 _LEAST_APART = 10
@@ -53,16 +45,15 @@ class Ensemble(Model):
     """Any estimator with `fit` and `predict`, several times over, each on its own bootstrap of the outcomes.
 
     Every outcome counts a number of times for each member, drawn once from Poisson(1). Members are fitted anew when outcomes have
-    grown by a fraction, not with every one; in between nothing changes. Their mean is the model's mean, and `spread` times their
-    standard deviation is how unsure it is. A policy follows one member in a round. `docs/ensembles.md` says what was measured, what
-    is saved, and which estimators answer in under a millisecond.
+    grown by a fraction; in between nothing changes. Their mean is the model's mean, and `spread` times their standard deviation is
+    how unsure it is. A policy follows one member in a round. `docs/ensembles.md` says what was measured, and what is saved.
 
     Parameters
     ----------
     estimator : str or object
         "extra-trees" (where outcomes are hardly noisy), "small-boosted-trees" (where they are), "boosted-trees" (between the two),
-        "random-forest" or "mlp"; `module:Class` with `params`; or an object like those of scikit-learn, which is kept as its
-        class and parameters. A classifier learns outcomes of 0 and 1 alone.
+        "random-forest" or "mlp"; `module:Class`; or an object like those of scikit-learn, which is kept as its class and
+        parameters. A classifier learns only outcomes of 0 and 1.
     n_actions : int, optional
         J. None where one row of features tells all about an action, or where nobody has typed `n_features`.
     n_features : int, optional
@@ -72,7 +63,7 @@ class Ensemble(Model):
     shared : bool, optional
         One estimator for all actions, which is given features and action, in place of one for each. By default only for "mlp".
     spread : float
-        What deviations are of those between members. Groups of trees differ by more than they err.
+        What part of the deviation between members counts: groups of trees differ by more than they err.
     growth : float
         A fit begins when what is kept has grown by this factor since the last one began.
     first : int
@@ -84,17 +75,15 @@ class Ensemble(Model):
     half_life : float or str, optional
         Outcomes learnt until one counts half of what it did, or a time such as "2h"; None forgets nothing.
     refit : {"background", "now"}
-        Whether answers go on by the old fit while the new one is made. It takes effect at a fixed outcome, and who asks then waits
-        for it, so that choices are the same on every run; in the service when it is made, which the journal says.
+        Whether answers go on by the old fit while the new one is made. It takes effect at a fixed outcome, so that choices are the
+        same on every run; in the service when it is made, which the journal says.
     made_up : int
         Rounds with the best or the worst outcome that each member imagines of each action.
     exploration : {"members", "gaps", "normal"}, optional
         How a policy explores with it; "members" by default.
     params : mapping, optional
         Parameters of the estimator that is named.
-    seed : int
-        Of the bootstrap and of the estimators.
-    n_outputs : int
+    seed, n_outputs : int
 
     Examples
     --------
@@ -145,18 +134,17 @@ class Ensemble(Model):
         require_choice("refit", refit, ("background", "now"))
         self.refit = refit
         self.made_up = whole_number("made_up", made_up)
-        if exploration is not None:
-            require_choice("exploration", exploration, ("members", "gaps", "normal"))
-        self.exploration = exploration or ("members" if self.n_members > 1 else "gaps")
+        usual = "members" if self.n_members > 1 else "gaps"
+        self.exploration = usual if exploration is None else exploration
+        require_choice("exploration", self.exploration, ("members", "gaps", "normal"))
         self.seed = whole_number("seed", seed)
-        self.n_outputs = whole_number("n_outputs", n_outputs, low=1)
+        self.n_outputs = K = whole_number("n_outputs", n_outputs, low=1)
         if not self._take_sizes(n_features=size("n_features", n_features, low=1)):
             return
-        half_life = None if self._fades is None else self._fades.length
-        sizes = self.n_members, self.n_actions, self.shared, self.n_outputs
-        self._plan = Plan(self._recipe, *sizes, half_life, self.made_up, self.seed)
-        kept = self.n_features, self.n_outputs
-        self._kept = KeptOutcomes(*kept, limit=self.keep, rule=self.keep_rule, seed=self.seed)
+        length = None if self._fades is None else self._fades.length
+        sizes = self.n_members, self.n_actions, self.shared, K
+        self._plan = Plan(self._recipe, *sizes, length, self.made_up, self.seed)
+        self._kept = KeptOutcomes(self.n_features, K, limit=self.keep, rule=self.keep_rule, seed=self.seed)
         self._clock = np.zeros(9, dtype=np.int64)
         self._clock[NEXT_FIT] = self.first
         # The time by which outcomes age: until now, and when the fit in force and the one under way began.
@@ -164,7 +152,7 @@ class Ensemble(Model):
         self._seen = np.zeros(self.n_actions or 1, dtype=np.int64)
         # How many actions were known when the fit in force and the one under way began.
         self._actions_then = np.zeros(2, dtype=np.int64)
-        self._shifts = np.zeros(self.n_outputs)
+        self._shifts = np.zeros(K)
         # Of networks, which go on from fit to fit: the weights of the fit in force, or those that it went on from; and of which fit
         # they are by its mark, 0 for none.
         self._weights = self._plan.no_weights(self.n_features)
@@ -176,17 +164,15 @@ class Ensemble(Model):
     # What it expects
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
-        """The mean of the members' expectations of each row, (n,) or (n, n_outputs)."""
         return self._shaped(self._said(features, actions).mean(axis=0))
 
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
-        """`spread` times the standard deviation between members, (n,) or (n, n_outputs); 0 for a single member that is fitted."""
+        """`spread` times the standard deviation between members; 0 for a single member that is fitted."""
         said = self._said(features, actions)
         if not self.fits:
-            return self._shaped(np.broadcast_to(self._unit(), said.shape[1:]).copy())
-        if self.n_members == 1:
-            return self._shaped(np.zeros(said.shape[1:]))
-        return self._shaped(self.spread * said.std(axis=0, ddof=1))
+            unit = units_of(self._kept.all().outcomes)
+            return self._shaped(np.broadcast_to(unit, said.shape[1:]).copy())
+        return self._shaped(self.spread * said.std(axis=0, ddof=1 if self.n_members > 1 else 0))
 
     def members(self, features: Any = None, actions: Any = None) -> Array:
         """What each member expects of each row, (M, n) or (M, n, n_outputs), its distance from the mean times `spread`."""
@@ -205,17 +191,15 @@ class Ensemble(Model):
 
     @property
     def working_features(self) -> int:
-        """As if each member took a thousand multiplications, about what a hundred steps down its trees are."""
+        # As if each member took a thousand multiplications, about what a hundred steps down its trees are.
         return math.ceil(math.sqrt(1000.0 * self.n_members))
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
-        """By action whether it has no outcome; None where actions are not told apart."""
         return None if self.n_actions is None else np.asarray(self._seen == 0)
 
     # What it learns
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
-        """Take in one outcome (a number, or n_outputs of them) of `action` at `features` (n_features,)."""
         self._note(features, outcome, action)
         clock = self._clock
         if clock[UNDER_WAY] and clock[LEARNT] >= clock[TAKES_EFFECT]:
@@ -224,7 +208,6 @@ class Ensemble(Model):
             self._begin(background=self.refit == "background")
 
     def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
-        """Take in many outcomes, and be fitted to them once, at the end."""
         for row, outcome, action in one_by_one(features, outcomes, actions):
             self._note(row, outcome, action)
         clock = self._clock
@@ -240,7 +223,7 @@ class Ensemble(Model):
         self._seen[a] += 1
         self._times[0] += 1.0 if self._fades is None else self._fades.tick
         self._kept.add(x, a, y, int(clock[LEARNT]), self._times[0], decision=self.decision)
-        clock[MARK] = _mark(clock[MARK], x, a, y)
+        clock[MARK] = _mark(clock[MARK], x.tobytes(), a.to_bytes(8), y.tobytes())
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop the rows of these decisions; a fit that was made of some is made anew of those that are left."""
@@ -249,8 +232,8 @@ class Ensemble(Model):
         clock, left = self._clock, self._kept
         # Marks of what is left: nothing of what is gone is in them, and whoever asks next fits, or loads and fits, the same.
         clock[MARK] = _mark_of(left.all(), int(clock[LEARNT]))
-        both = (IN_FORCE, MARK_IN_FORCE, left.in_force()), (UNDER_WAY, MARK_UNDER_WAY, left.next())
-        for began, mark, sample in both:
+        fits = (IN_FORCE, MARK_IN_FORCE, left.in_force()), (UNDER_WAY, MARK_UNDER_WAY, left.next())
+        for began, mark, sample in fits:
             if not len(sample.numbers):
                 clock[[began, mark]] = 0
             elif clock[began]:
@@ -267,10 +250,9 @@ class Ensemble(Model):
         self._last_asked = None
 
     def check_outcome(self, outcome: Any) -> None:
-        if self._recipe.classifier and not is_zero_or_one(np.asarray(outcome) - self._shifts):
-            raise InvalidInput(
-                f"outcome must be 0 or 1, for {self.estimator} is a classifier, but got {outcome}: name a regressor."
-            )
+        if self._recipe.classifier and not np.isin(np.asarray(outcome) - self._shifts, (0.0, 1.0)).all():
+            must, remedy = f"be 0 or 1, since {self.estimator} is a classifier", "Use a regressor instead."
+            raise InvalidInput(field="outcome", must=must, got=outcome, remedy=remedy)
 
     def elapse(self, time: float) -> None:
         self._times[0] += time
@@ -285,7 +267,8 @@ class Ensemble(Model):
             self._weights = self._in_force().weights(self._plan_then(0).no_weights(self.n_features))
             self._weights_of[0] = clock[MARK_IN_FORCE]
         self._kept.choose()
-        apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * self._counted() - 1e-9))
+        counted = float(self._plan.worth(self._kept.next().times, self._times[0]).sum())
+        apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * counted - 1e-9))
         lag = 0
         if background:
             lag = _NEVER - int(clock[LEARNT]) if self.deferred else max(1, math.floor(_LAG * apart))
@@ -293,7 +276,7 @@ class Ensemble(Model):
         clock[TAKES_EFFECT], clock[NEXT_FIT] = clock[LEARNT] + lag, clock[LEARNT] + apart
         self._actions_then[1] = self.n_actions or 0
         if lag:
-            self._start_next()
+            self._fit(1)
         else:
             self._take_up()
 
@@ -320,10 +303,7 @@ class Ensemble(Model):
         """The fit under way: who calls waits until it is made."""
         if not self._clock[UNDER_WAY]:
             return None
-        mark = int(self._clock[MARK_UNDER_WAY])
-        if not self._is_made(mark):
-            self._start_next()
-        fit = self._fitted[mark]
+        mark, fit = int(self._clock[MARK_UNDER_WAY]), self._fit(1)
 
         def made() -> Result:
             wait([fit])
@@ -332,13 +312,11 @@ class Ensemble(Model):
         return made
 
     def take(self, result: Result) -> None:
-        """The fit under way, which has this mark, takes effect."""
         if not self._clock[UNDER_WAY] or result != [int(self._clock[MARK_UNDER_WAY])]:
             raise InvalidInput(f"no fit with the mark {result} is under way.")
         self._take_up()
 
     def prepare(self) -> None:
-        """Wait until the fit in force is made, as after loading."""
         if self.fits:
             self._in_force()
 
@@ -350,48 +328,38 @@ class Ensemble(Model):
     def _plan_then(self, which: int) -> Plan:
         return self._plan._replace(n_actions=int(self._actions_then[which]) or None)
 
-    def _counted(self) -> float:
-        return float(self._plan.worth(self._kept.next().times, self._times[0]).sum())
-
     # Fits
 
     def _in_force(self) -> Members:
-        """The members in force, made again from what is kept where they are not here, as after loading."""
-        clock = self._clock
-        mark = int(clock[MARK_IN_FORCE])
-        if not self._is_made(mark):
-            then = int(clock[IN_FORCE]), float(self._times[1])
-            self._start(mark, self._plan_then(0), self._kept.in_force(), *then)
-        if clock[UNDER_WAY] and not self._is_made(int(clock[MARK_UNDER_WAY])):
-            self._start_next()
-        return self._fitted[mark].result()
+        fit = self._fit(0)
+        if self._clock[UNDER_WAY]:
+            self._fit(1)
+        return fit.result()
 
-    def _is_made(self, mark: int) -> bool:
-        return mark in self._fitted and not self._fitted[mark].cancelled()
+    def _fit(self, which: int) -> Future[Members]:
+        """The fit in force (0) or under way (1), begun again from what is kept where it is not here, as after loading."""
+        mark = int(self._clock[MARK_UNDER_WAY if which else MARK_IN_FORCE])
+        if mark not in self._fitted or self._fitted[mark].cancelled():
+            begun, now = int(self._clock[UNDER_WAY if which else IN_FORCE]), float(self._times[1 + which])
+            sample = self._kept.next() if which else self._kept.in_force()
+            self._fitted[mark] = self._started(mark, self._plan_then(which), sample, begun, now)
+        return self._fitted[mark]
 
-    def _start_next(self) -> None:
-        clock = self._clock
-        mark, begun = int(clock[MARK_UNDER_WAY]), int(clock[UNDER_WAY])
-        self._start(mark, self._plan_then(1), self._kept.next(), begun, float(self._times[2]))
-
-    def _start(self, mark: int, plan: Plan, sample: Sample, begun: int, now: float) -> None:
+    def _started(self, mark: int, plan: Plan, sample: Sample, begun: int, now: float) -> Future[Members]:
         start = self._weights.copy() if self._weights.size and self._weights_of[0] else None
         if start is not None and start.shape != plan.no_weights(self.n_features).shape:
             # Networks begin afresh where there are more actions.
             start = None
-        given = plan, sample, begun, now, start
         if start is not None and self._weights_of[0] == mark:
-            self._fitted[mark] = _done(restored_members(plan, sample, start))
-        elif self.refit == "background":
-            self._fitted[mark] = _worker(os.getpid()).submit(fit_members, *given)
-        else:
-            self._fitted[mark] = _done(fit_members(*given))
+            return _done(restored_members(plan, sample, start))
+        if self.refit == "background":
+            return _worker(os.getpid()).submit(fit_members, plan, sample, begun, now, start)
+        return _done(fit_members(plan, sample, begun, now, start))
 
     def _said(self, features: Any, actions: Any) -> Array:
         """What each member expects of each row, (M, n, n_outputs); a policy asks for means and deviations of the same rows."""
         rows, ids = self._rows(features, actions)
-        clock = self._clock
-        at = clock[MARK_IN_FORCE if self.fits else MARK], rows.tobytes(), ids.tobytes()
+        at = self._clock[MARK_IN_FORCE if self.fits else MARK], rows.tobytes(), ids.tobytes()
         if self._last_asked is None or self._last_asked[0] != at:
             said = self._expected(rows, ids) if self.fits else self._guesses(ids)
             self._last_asked = at, said
@@ -416,34 +384,27 @@ class Ensemble(Model):
         z -= z.mean(axis=1, keepdims=True)
         outcomes = self._kept.all().outcomes
         centre = outcomes.mean(axis=0) if len(outcomes) else np.zeros(K)
-        return np.asarray(centre + self._unit() * z[where].swapaxes(0, 1))
-
-    def _unit(self) -> Array:
-        return units_of(self._kept.all().outcomes)
+        return np.asarray(centre + units_of(outcomes) * z[where].swapaxes(0, 1))
 
     def _rows(self, features: Any, actions: Any) -> tuple[Array, Ids]:
-        """Checked rows (n, n_features) and their actions (n,)."""
         if actions is not None:
             ids = np.ascontiguousarray(actions, dtype=np.int64)
         elif self.n_actions is not None:
             ids = np.arange(self.n_actions)
         else:
             ids = np.arange(len(np.atleast_2d(features)))
-        rows = real_array("features", features, (self.n_features,), (len(ids), self.n_features))
-        require_finite("features", rows)
+        rows = finite_array("features", features, (self.n_features,), (len(ids), self.n_features))
         if self.n_actions is not None and len(ids) and not 0 <= ids.min() <= ids.max() < self.n_actions:
-            raise InvalidInput(f"actions must be below {self.n_actions}, but got {ids.min()} to {ids.max()}.")
+            came = Shown(f"{ids.min()} to {ids.max()}")
+            raise InvalidInput(field="actions", must=f"be below {self.n_actions}", got=came)
         return np.array(np.broadcast_to(rows, (len(ids), self.n_features)), order="C"), ids
 
     # Settings and state
 
     def settings(self) -> dict[str, Any]:
-        names = [name for name in inspect.signature(type(self)).parameters if name != "members"]
-        stated = {name: getattr(self, name) for name in names}
-        return {"model": self.kind, "members": self.n_members, **stated}
+        return {**super().settings(), "members": self.n_members}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: what is kept, what the clock says. Fits are made again from it."""
         kept = {f"kept/{name}": array for name, array in self._kept.arrays().items()}
         weights = {"weights": self._weights, "weights_of": self._weights_of} if self._weights.size else {}
         names = "clock", "times", "seen", "actions_then", "shifts"
@@ -452,8 +413,7 @@ class Ensemble(Model):
 
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take the shapes of these arrays, which are about to be loaded."""
-        kept = "kept/"
-        self._kept.make_room({n.removeprefix(kept): one for n, one in arrays.items() if n.startswith(kept)})
+        self._kept.make_room(under("kept", arrays))
         if self._weights.size:
             self._weights = np.zeros(arrays["weights"].shape)
 
@@ -467,30 +427,24 @@ class Ensemble(Model):
     sized = classmethod(shared_or_each)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process: all but the fits, which are made again there."""
         return {**vars(self), "_fitted": {}, "_last_asked": None}
 
     def __repr__(self) -> str:
-        first = self.estimator, self.n_actions, self.n_features
         hidden = ("estimator", "n_actions", "n_features", "n_outputs", "exploration", "params", "shared")
         usual, given = inspect.signature(type(self)).parameters, self.settings()
         told = [name for name in usual if name not in hidden and given[name] != usual[name].default]
-        return f"Ensemble({', '.join([*map(repr, first), *(f'{name}={given[name]!r}' for name in told)])})"
+        first = map(repr, (self.estimator, self.n_actions, self.n_features))
+        return f"Ensemble({', '.join([*first, *(f'{name}={given[name]!r}' for name in told)])})"
 
 
-def _mark(before: Any, x: Array, action: int, y: Array) -> int:
+def _mark(before: Any, *learnt: bytes) -> int:
     """A number for all that was learnt, in order: two that learnt differently share it with a chance of 2⁻⁶⁴."""
-    digest = hashlib.blake2b(int(before).to_bytes(8, signed=True), digest_size=8)
-    digest.update(x.tobytes() + action.to_bytes(8) + y.tobytes())
-    return int.from_bytes(digest.digest(), signed=True)
+    said = int(before).to_bytes(8, signed=True) + b"".join(learnt)
+    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), signed=True)
 
 
 def _mark_of(sample: Sample, at: int) -> int:
-    """The same for a sample as it is."""
-    digest = hashlib.blake2b(at.to_bytes(8, signed=True), digest_size=8)
-    for rows in sample:
-        digest.update(rows.tobytes())
-    return int.from_bytes(digest.digest(), signed=True)
+    return _mark(at, *(rows.tobytes() for rows in sample))
 
 
 def _done(members: Members) -> Future[Members]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.models.library_objects import made_of, object_as_data, object_from_data
@@ -16,7 +15,8 @@ from tightrope.models.networks import set_weights
 from tightrope.trust import grant
 from tightrope.validation import Array
 
-__all__ = ["NAMED", "Recipe", "as_data", "recipe"]
+# Outcomes below which an estimator is their mean.
+_FEWEST = 10
 
 
 class Named(NamedTuple):
@@ -70,7 +70,6 @@ NAMED = {
 
 
 def _named(estimator: str) -> Named:
-    """What a name stands for; a class that module:Class names stands for itself."""
     return NAMED.get(estimator) or Named(estimator, lambda n: {})
 
 
@@ -95,15 +94,24 @@ class Recipe(NamedTuple):
         return (inputs, *(hidden if isinstance(hidden, list | tuple) else [hidden]), 1)
 
     def fitted(self, X: Array, y: Array, weights: Array, random_state: int, start: Array | None) -> Any:
-        """A new estimator, fitted to rows as often as they count; those that it takes no weights for are repeated.
+        """A new estimator, fitted to rows as often as they count; a number where there is too little to fit or to tell apart.
 
-        A network goes on from the weights `start`, if there are some.
+        Rows are repeated for an estimator that takes no weights. A network goes on from the weights `start`, if there are some.
         """
+        if not len(y):
+            return 0.5 if self.classifier else 0.0
+        if len(y) < _FEWEST or y.min() == y.max():
+            return float(weights @ y / weights.sum())
+        try:
+            return self._fitted(X, y, weights, random_state, start)
+        except Exception as error:
+            raise InvalidInput(f"{self.name} can't be fitted to {len(y)} outcomes: {error}") from error
+
+    def _fitted(self, X: Array, y: Array, weights: Array, random_state: int, start: Array | None) -> Any:
         named = self.named
-        params = {**named.params(len(X)), **self.params}
         # As when the recipe was made, which looked at all of it; this may be another process.
         grant([self.name, dict(self.params)])
-        estimator = _made(named.made, params, random_state)
+        estimator = _made(named.made, {**named.params(len(X)), **self.params}, random_state)
         if self.weighted:
             extra = {"sample_weight": weights}
         else:
@@ -134,11 +142,7 @@ class Recipe(NamedTuple):
 
 
 def recipe(estimator: str, params: Mapping[str, Any]) -> Recipe:
-    """How the estimator of that name and parameters is made, looked at before anything is fitted.
-
-    >>> recipe("sklearn.neighbors:KNeighborsRegressor", {"n_neighbors": 3}).weighted
-    False
-    """
+    """How the estimator of that name and parameters is made, looked at before anything is fitted."""
     named = _named(estimator)
     one = _made(named.made, {**named.params(100), **params}, 0)
     fit = one.fit if hasattr(one, "fit") else one.partial_fit
@@ -149,26 +153,19 @@ def recipe(estimator: str, params: Mapping[str, Any]) -> Recipe:
 
 
 def as_data(estimator: Any, params: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
-    """The name and parameters of an estimator, which may be a name, `module:Class`, or an object that has `get_params`.
-
-    >>> from sklearn.tree import DecisionTreeRegressor
-    >>> as_data(DecisionTreeRegressor(max_depth=3), None)
-    ('sklearn.tree:DecisionTreeRegressor', {'max_depth': 3})
-    """
+    """The name and parameters of an estimator, which may be a name, `module:Class`, or an object that has `get_params`."""
     if isinstance(estimator, str):
         if estimator not in NAMED and ":" not in estimator:
-            raise InvalidInput(
-                f"estimator must be one of {', '.join(map(repr, NAMED))}, module:Class, or an object with fit and predict, "
-                f"but got {estimator!r}."
-            )
-        given = params or {}
-        return estimator, {name: object_as_data(one, f"params.{name}") for name, one in given.items()}
+            must = f"be one of {', '.join(map(repr, NAMED))}, module:Class, or an object with fit and predict"
+            raise InvalidInput(field="estimator", must=must, got=estimator)
+        data = {name: object_as_data(one, f"params.{name}") for name, one in (params or {}).items()}
+        return estimator, data
     if params:
         raise InvalidInput("params are those of an estimator that is named; an object has its own.")
     found = object_as_data(estimator, "estimator")
     if not isinstance(found, dict) or "kind" not in found:
         must = "be a name or an object with fit and predict"
-        raise InvalidInput(f"estimator must {must}, but got {estimator!r}.")
+        raise InvalidInput(field="estimator", must=must, got=estimator)
     return found.pop("kind"), found
 
 
@@ -188,7 +185,3 @@ def _made(name: str, params: Mapping[str, Any], random_state: int) -> Any:
         cores = [key for key in known if key.rpartition("__")[2] == "n_jobs"]
         one.set_params(**streams, **{key: 1 for key in cores if not (ours and known[key] is None)})
     return one
-
-
-def is_zero_or_one(outcome: NDArray[Any]) -> bool:
-    return bool(((outcome == 0.0) | (outcome == 1.0)).all())

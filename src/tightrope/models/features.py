@@ -35,8 +35,7 @@ class Features(Composite):
 
     The transformer is fitted once, to the features of the first outcomes. Until then the model works on the features as they are;
     then it begins anew on the transformed ones with all that was seen so far. What the transformer was fitted to is part of the
-    state, so that nothing is pickled: a restored model fits it again, and where scikit-learn gives the same result for the same
-    seed, as it does for all transformers named here, answers to the bit as before.
+    state, so that nothing is pickled: a restored model fits it again, and answers to the bit as before.
 
     Parameters
     ----------
@@ -50,11 +49,9 @@ class Features(Composite):
         Outcomes until the transformer is fitted; 0 for one that learns nothing from data but the number of features.
     size : int, optional
         Features that the transformer makes; needed where that depends on the data. Fewer are filled up with 0, more refused.
-    seed : int
-        Of what the transformer draws.
+    seed, half_life
+        Of what the transformer draws, and of the inner model where it has no half-life.
     n_outputs : int
-    half_life : float or str, optional
-        That of the inner model, where it has none.
 
     Examples
     --------
@@ -102,10 +99,9 @@ class Features(Composite):
         self.exploration = hooks.exploration(self._raw)
         self._size = self.size or transformers.usual_size(self._data, self.first, p)
         self._model = model_from_settings({**self.inner, "n_features": self._size})
-        # What was seen until the transformer is fitted; `waits` is the time that went by before each.
+        # What was seen until the transformer is fitted, the time that went by before each, and the number of its decision.
         self.rows, self.outcomes = np.zeros((self.first, p)), np.zeros((self.first, M))
         self.which, self.waits = np.zeros(self.first, dtype=np.int64), np.zeros(self.first + 1)
-        # Of which decision each is, by its number.
         self.decisions = np.zeros(self.first, dtype=np.int64)
         # How many outcomes; and a mark of the rows that the transformer is fitted to, 0 before that.
         self.seen = np.zeros(2, dtype=np.int64)
@@ -204,13 +200,11 @@ class Features(Composite):
 
     @property
     def fits(self) -> int:
-        """One more than the inner model's once the transformer is fitted."""
         return int(self.seen[1] != 0 and self.first > 0) + hooks.fits(self._in_use)
 
     # The parts
 
     def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Model:
-        """The same with the inner model as it is asked for."""
         if self.n_learnt:
             return hooks.with_outputs(self, n_outputs)
         inner = hooks.standardised(self._raw, n_outputs, centred=centred, prior=prior)
@@ -267,12 +261,10 @@ class Features(Composite):
     def _fitted(self, rows: Array) -> transformers.Transform:
         # As when it was constructed; this may be another process.
         grant(self.transformer)
-        transform = transformers.fitted(self._data, self.seed, rows.tobytes(), self.n_features)
-        made = transform(rows[:1] if len(rows) else np.zeros((1, self.n_features))).shape[1]
+        transform, made = transformers.fitted(self._data, self.seed, rows.tobytes(), self.n_features)
         if made > self._size:
-            raise InvalidInput(
-                f"the transformer makes {made} features, but the model was made for {self._size}: set its size to {made} or more."
-            )
+            said = f"the transformer makes {made} features, but the model was made for {self._size}"
+            raise InvalidInput(f"{said}: set its size to {made} or more.")
         return transform
 
     def _mark(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tightrope.errors import InvalidInput
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import Model, Normals, arguments, checked_outcome, known_action
-from tightrope.validation import Array, real_array, require_finite
+from tightrope.validation import Array, finite_array
 from tightrope.words import Text
 
 _P = ParamSpec("_P")
@@ -37,9 +37,13 @@ def _hook(otherwise: Callable[Concatenate[Model, _P], _T]) -> Callable[Concatena
     return ask
 
 
-def _told(model: Model, name: str, otherwise: Any) -> Any:
+def _told(name: str, otherwise: Any) -> Callable[[Model], Any]:
     """An attribute of a model or of its class. `Model.__getattr__`, which explains missing sizes, would make a miss slow."""
-    return getattr(model, name) if hasattr(type(model), name) else vars(model).get(name, otherwise)
+
+    def ask(model: Model) -> Any:
+        return getattr(model, name) if hasattr(type(model), name) else vars(model).get(name, otherwise)
+
+    return ask
 
 
 def defines(model: Model, hook: str) -> bool:
@@ -58,8 +62,7 @@ def checked_example(
     model: Model, features: Any, outcome: Any, action: Any
 ) -> tuple[Array, Array, int | None]:
     """What a model is about to learn, refused before anything changes: the features (p,), the outcomes (n_outputs,), the action."""
-    x = real_array("features", features, (model.n_features,))
-    require_finite("features", x)
+    x = finite_array("features", features, (model.n_features,))
     y = checked_outcome(outcome, model.n_outputs)
     check_outcome(model, y)
     return x, y, None if model.n_actions is None else known_action(action, model.n_actions)
@@ -69,8 +72,7 @@ def checked_example(
 def note_decision(model: Model, number: int) -> None:
     """The outcomes that are learnt from here on belong to the decision with this number; `NO_DECISION`: to none.
 
-    A model that keeps rows begins with `decision = NO_DECISION`, and keeps the number with each row, so that `forget_inputs`
-    finds them.
+    A model that keeps rows begins with `decision = NO_DECISION`, and keeps the number with each, for `forget_inputs`.
     """
     if hasattr(type(model), "decision"):
         setattr(model, "decision", number)  # noqa: B010
@@ -111,20 +113,15 @@ def shift(model: Model, output: int, by: float) -> None:
 def require_shift(model: Model) -> None:
     """Refuse a model that would go on with what it has learnt under the old limit."""
     if not defines(model, "shift"):
-        raise InvalidInput(
-            f"the limit can't change, since the cost model {type(model).__name__} can't restate what it has learnt: define "
-            "`shift(output, by)` in its class."
-        )
+        name = type(model).__name__
+        problem = f"the limit can't change, since the cost model {name} can't restate what it has learnt"
+        raise InvalidInput(f"{problem}: define `shift(output, by)` in its class.")
 
 
-def half_life(model: Model) -> float | str | None:
-    """Outcomes learnt until one counts half of what it did, or a time such as "2h"; None for one that forgets nothing."""
-    return cast("float | str | None", _told(model, "half_life", None))
-
-
-def n_learnt(model: Model) -> int:
-    """Outcomes learnt so far, where the model counts them; else 0."""
-    return int(_told(model, "n_learnt", 0))
+# Outcomes learnt until one counts half of what it did, or a time such as "2h"; None for one that forgets nothing.
+half_life: Callable[[Model], float | str | None] = _told("half_life", None)
+# Outcomes learnt so far, where the model counts them; else 0.
+n_learnt: Callable[[Model], int] = _told("n_learnt", 0)
 
 
 @_hook
@@ -136,23 +133,13 @@ def never_learnt(model: Model) -> NDArray[np.bool_] | None:
 # What it expects
 
 
-def compiled(model: Model) -> str | None:
-    """The kernels that can take the place of the methods: "ridge", "arms", "standardised", or None for the plain path."""
-    return cast("str | None", _told(model, "compiled", None))
-
-
-def exploration(model: Model) -> str:
-    """How to explore with it.
-
-    "normal" draws from means and deviations, "members" follows one of its `members` in a round, "gaps" chooses by inverse gap
-    weighting, where there is nothing but means.
-    """
-    return str(_told(model, "exploration", "normal"))
-
-
-def unit_features(model: Model) -> bool:
-    """Whether ‖φ‖ ≤ 1 is asked for."""
-    return bool(_told(model, "unit_features", False))
+# The kernels that can take the place of the methods: "ridge", "arms", "standardised", or None for the plain path.
+compiled: Callable[[Model], str | None] = _told("compiled", None)
+# How to explore with it: "normal" draws from means and deviations, "members" follows one of its `members` in a round, "gaps"
+# chooses by inverse gap weighting, where there is nothing but means.
+exploration: Callable[[Model], str] = _told("exploration", "normal")
+# Whether ‖φ‖ ≤ 1 is asked for.
+unit_features: Callable[[Model], bool] = _told("unit_features", False)
 
 
 def dimension(model: Model) -> int:
@@ -162,7 +149,7 @@ def dimension(model: Model) -> int:
 
 def working_features(model: Model) -> int:
     """How many features it computes with, which says how long an answer takes."""
-    return int(_told(model, "working_features", model.n_features))
+    return int(_told("working_features", model.n_features)(model))
 
 
 @_hook
@@ -216,9 +203,8 @@ def least_norm(model: Model, horizon: float) -> Array | None:
 # Fits, beside decisions
 
 
-def fits(model: Model) -> int:
-    """How often it was fitted anew to what it keeps, after which prices are solved anew; 0 where every outcome moves it."""
-    return int(_told(model, "fits", 0))
+# How often it was fitted anew to what it keeps, after which prices are solved anew; 0 where every outcome moves it.
+fits: Callable[[Model], int] = _told("fits", 0)
 
 
 @_hook
@@ -235,14 +221,13 @@ def with_outputs(model: Model, n: int) -> Model:
     if n == model.n_outputs:
         return model.copy()
     settings = arguments(model)
+    has = model.n_outputs
     if "n_outputs" not in settings:
         said = "{model!r} learns {has} quantities, but {n} are needed."
-        raise InvalidInput(Text(said, model=model, has=model.n_outputs, n=n))
+        raise InvalidInput(Text(said, model=model, has=has, n=n))
     if n_learnt(model):
-        had = model.n_outputs
-        raise InvalidInput(
-            f"a model that has learnt {had} quantities can't go on with {n}: make it for {n} outputs."
-        )
+        said = f"a model that has learnt {has} quantities can't go on with {n}; make it for {n} outputs."
+        raise InvalidInput(said)
     return type(model)(**settings | {"n_outputs": n})
 
 

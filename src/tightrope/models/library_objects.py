@@ -14,32 +14,22 @@ from tightrope.errors import InvalidInput
 from tightrope.extras import PACKAGES, package_of
 from tightrope.trust import LIBRARIES, grant, is_allowed, require_trusted
 
-__all__ = ["made_of", "object_as_data", "object_from_data"]
-
 _TUPLE = "tuple"
 
 
 def object_as_data(value: Any, where: str) -> Any:
-    """An object as a table of its `kind`, module:Class, and the parameters that are not as usual; what is plain as it is.
-
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> object_as_data(StandardScaler(with_mean=False), "scaler")
-    {'kind': 'sklearn.preprocessing:StandardScaler', 'with_mean': False}
-    """
+    """An object as a table of its `kind`, module:Class, and the parameters that are not as usual; what is plain as it is."""
     if hasattr(value, "get_params") and not isinstance(value, type):
         made = type(value)
         kind = f"{_module_of(made, where)}:{made.__qualname__}"
         # Whoever passes an object trusts its class.
         grant(kind)
         usual = {name: one.default for name, one in inspect.signature(made).parameters.items()}
-        return {
-            "kind": kind,
-            **{
-                name: object_as_data(one, f"{where}.{name}")
-                for name, one in value.get_params(deep=False).items()
-                # Also what marks "not set" and is no data, such as XGBoost's NaN, is what its class has.
-                if one is not usual.get(name, usual) and not (isinstance(one, float) and math.isnan(one))
-            },
+        return {"kind": kind} | {
+            name: object_as_data(one, f"{where}.{name}")
+            for name, one in value.get_params(deep=False).items()
+            # Also what marks "not set" and is no data, such as XGBoost's NaN, is what its class has.
+            if one is not usual.get(name, usual) and not (isinstance(one, float) and math.isnan(one))
         }
     if isinstance(value, (np.generic, np.ndarray)):
         return object_as_data(value.tolist(), where)
@@ -51,7 +41,7 @@ def object_as_data(value: Any, where: str) -> Any:
         return {name: object_as_data(one, f"{where}.{name}") for name, one in value.items()}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise InvalidInput(f"{where} must be plain data, or have get_params, but got {value!r}.")
+    raise InvalidInput(field=where, must="be plain data, or have get_params", got=value)
 
 
 def object_from_data(data: Any, make: Callable[[str, dict[str, Any]], Any]) -> Any:
@@ -70,9 +60,6 @@ def made_of(kind: str, settings: Mapping[str, Any], what: str, methods: Sequence
     """An object of the class that module:Class names, `what` saying what is asked for.
 
     The class is looked at before anything of it runs: it must be trusted, be a class, and have one of each of the `methods`.
-
-    >>> made_of("sklearn.linear_model:Ridge", {"alpha": 2.0}, "estimator", [["fit"], ["predict"]])
-    Ridge(alpha=2.0)
     """
     made = _class_of(kind, what)
     lacking = [names for names in methods if not any(hasattr(made, name) for name in names)]
@@ -80,9 +67,8 @@ def made_of(kind: str, settings: Mapping[str, Any], what: str, methods: Sequence
         words = " and ".join(" or ".join(names) for names in methods)
         raise InvalidInput(f"{what} {kind!r} must be a class with {words}, but it is not.")
     if settings.get("memory") is not None:
-        raise InvalidInput(
-            f"{what} {kind!r}: memory must be left out, but got {settings['memory']!r}: scikit-learn would read pickles from there."
-        )
+        must = "be left out, since scikit-learn would read pickles from there"
+        raise InvalidInput(field="memory", must=must, got=settings["memory"], within=f"{what} {kind!r}")
     try:
         return made(**settings)
     except TypeError as error:
@@ -90,7 +76,6 @@ def made_of(kind: str, settings: Mapping[str, Any], what: str, methods: Sequence
 
 
 def _class_of(kind: str, what: str) -> Any:
-    """What module:Class names, if it may be imported; a library that is missing is named."""
     module, _, name = kind.partition(":")
     require_trusted(what, kind, libraries=LIBRARIES)
     try:
@@ -116,6 +101,5 @@ def _module_of(made: type, where: str) -> str:
         importable = public and public != "__main__" and "." not in made.__qualname__
         if importable and getattr(importlib.import_module(public), made.__qualname__, None) is made:
             return public
-    raise InvalidInput(
-        f"{where} is a {made.__qualname__}, which no other process could import: put the class in a module."
-    )
+    problem = f"is a {made.__qualname__}, which no other process could import: put the class in a module"
+    raise InvalidInput(field=where, problem=problem)

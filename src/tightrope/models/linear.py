@@ -15,7 +15,6 @@ class Linear:
 
     @staticmethod
     def fitting(sizes: Sizes) -> type[Model]:
-        """The class for a problem of these sizes."""
         if not sizes.n_features:
             return ArmMeans
         return Ridge if sizes.per_action else DisjointRidge

@@ -15,6 +15,7 @@ from tightrope.models.blocks import BlockModel, block_widths, drawn_parameters, 
 from tightrope.models.model import NO_DECISION, Ids, Normals, checked_outcome, known_action, register
 from tightrope.models.outcome_memory import keep_rows
 from tightrope.validation import Array, finite_array, finite_number, require_range, whole_number
+from tightrope.words import Shown
 
 # Means and deviations of σ(N(m, s²)) are sums over these nodes, right to 1e-3 for s up to 3.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
@@ -34,12 +35,11 @@ _LEAST_LOGIT = 12.0
 class Logistic(BlockModel):
     """Logistic regression, learnt online, for outcomes of 0 and 1 or anything between: a mean never leaves the limits.
 
-    It is Bayesian: each outcome moves the mode of the posterior to where Newton's method finds it and adds its curvature to the
-    precision (Laplace's approximation; `tightrope.kernels.logistic` has the formulas). Curvatures found early are wrong where
-    probabilities turn out to be extreme, so the last outcomes are kept and fitted anew, together with what is known of those
-    before them, whenever the number of outcomes has grown by about half, and each time half of those kept are new. Uncertainty is
-    normal on the logit; `means` and `deviations` are those of the probability that follows, and `sampled` draws logits. Features
-    come in any unit: each is centred and scaled by what was seen, at the same times.
+    It is Bayesian: each outcome moves the mode of the posterior by Newton's method and adds its curvature to the precision
+    (Laplace's approximation; `tightrope.kernels.logistic` has the formulas). Curvatures found early are wrong where probabilities
+    turn out to be extreme, so the last outcomes are kept and fitted anew, with what is known of those before them, whenever their
+    number has grown by about half, and each time half of those kept are new. Uncertainty is normal on the logit. Features come in
+    any unit: each is centred and scaled by what was seen, at the same times.
 
     Parameters
     ----------
@@ -51,11 +51,9 @@ class Logistic(BlockModel):
         The standard deviation of a logit before anything is learnt of it; at 1.75 the probability is nearly uniform. An action that
         was never tried is expected to do as all others did. It is a ridge penalty: p/prior² times the sum of squares of the
         coefficients of p features with deviation 1, and 1/prior² times the square of the constant. For the features it is only the
-        first penalty, because it would shrink large effects and make their intervals too short. From 32 kept outcomes on, it
-        chooses among 1, 1/4, 1/16, 1/64 and 1/256 of it each time it is fitted anew: the penalty with the highest marginal
-        likelihood (Laplace's approximation, over all actions and outputs). Once that is not the first, it takes the next smaller
-        one if its log likelihood is within 2. `penalty` has the one in force. The constant keeps its penalty, and a model with
-        ``keep=0`` keeps both.
+        first penalty, because it would shrink large effects and make their intervals too short. From 32 kept outcomes on, each fit
+        takes 1, 1/4, 1/16, 1/64 or 1/256 of it, whichever has the highest marginal likelihood; once that is not the first, the next
+        smaller one if its log likelihood is within 2. `penalty` has the one in force. With ``keep=0`` it stays as it is.
     low, high : float or (n_outputs,) of float
         What outcomes lie in; others are refused.
     keep : int
@@ -90,12 +88,12 @@ class Logistic(BlockModel):
         known = self._set_sizes(n_actions, n_features)
         self.n_outputs = M = whole_number("n_outputs", n_outputs)
         self.prior = finite_number("prior", prior, low=0.0, open_low=True)
-        limits = {name: np.asarray(end, dtype=float) for name, end in (("low", low), ("high", high))}
-        ends = [finite_array(name, end, (), (M,)) for name, end in limits.items()]
+        ends = [finite_array(*end, (), (M,)) for end in (("low", low), ("high", high))]
         self.low, self.high = (end.tolist() for end in ends)
         self._low, self._high = (np.array(np.broadcast_to(end, (M,))) for end in ends)
         if (self._low >= self._high).any():
-            raise InvalidInput(f"low must be below high, but got low = {self.low} and high = {self.high}.")
+            came = Shown(f"low = {self.low} and high = {self.high}")
+            raise InvalidInput(field="low", must="be below high", got=came)
         self.keep = whole_number("keep", keep)
         self._take_half_life(half_life)
         if not known:
@@ -136,7 +134,6 @@ class Logistic(BlockModel):
         return int(self._views.stat[kernels.LEARNT]) // max(1, self.n_outputs)
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
-        """By action whether it has no outcome; None where all share their parameters."""
         if self.n_actions is None:
             return None
         first = self._views.Sigma[:: max(1, self.n_outputs), -1, -1]
@@ -151,22 +148,23 @@ class Logistic(BlockModel):
         try:
             require_range("outcome", y, low - room, high + room)
         except InvalidInput as error:
-            raise InvalidInput(f"{error} A logistic model is told its limits by low and high.") from error
+            remedy = "Set the limits of a logistic model with low and high."
+            raise InvalidInput(error, remedy=remedy) from error
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
-        """Take in one outcome in [low, high] (a number, or n_outputs of them) at `features` (p,)."""
         g = 0 if self.n_actions is None else known_action(action, self.n_actions)
         x = self._rows(features, 1).reshape(-1)
         self.check_outcome(outcome)
         y = (checked_outcome(outcome, self.n_outputs) - self._low - self.shifted) / (self._high - self._low)
         y = np.clip(y, 0.0, 1.0)
-        if not self.n_learnt:
-            self._begin_units(x)
+        if not self.n_learnt and self.n_features:
+            # Features are as large as they are in the first row, or as they are on average where they are smaller.
+            typical = float(np.sqrt(np.mean(x**2))) or 1.0
+            self.units[1] = np.maximum(np.abs(x), typical) * np.sqrt(self.n_features)
         self._note(x, y)
         M, q = self.n_outputs, self.n_features + 1
         row, room, scratch = self._extended(x[None, :])[0], np.empty(q + 1), np.empty(2 * q * q)
-        for i in range(M):
-            block = g * M + i
+        for i, block in enumerate(range(g * M, g * M + M)):
             w = forgetting.weight(self.ages, 0, block) if self.half_life else 1.0
             worn = logistic.learn(self.flat, block, row.copy(), 0, y[i], self.offset[i], w, room)
             if self.half_life is not None:
@@ -178,8 +176,7 @@ class Logistic(BlockModel):
             self.rows[i], self.outcomes[i], self.which[i], self.when[i] = x, y, g * M, self._now()
             self.decisions[i] = self.decision
             self.kept[0] = i + 1
-        n = self.n_learnt
-        if n in _FITTED_AT or self.kept[0] == self.keep > 0:
+        if self.n_learnt in _FITTED_AT or self.kept[0] == self.keep > 0:
             self._measure_anew()
             if self.keep:
                 self._fit_anew()
@@ -189,12 +186,10 @@ class Logistic(BlockModel):
 
         What they added to means, scales and counts stays, and so does what is older than the rows that are kept.
         """
-        n = int(self.kept[0])
-        stays = ~np.isin(self.decisions[:n], list(numbers))
-        if stays.all():
-            return
-        self._keep_rows(np.flatnonzero(stays))
-        self._fit_anew()
+        stays = ~np.isin(self.decisions[: self.kept[0]], list(numbers))
+        if not stays.all():
+            self._keep_rows(np.flatnonzero(stays))
+            self._fit_anew()
 
     def _keep_rows(self, which: Ids) -> None:
         kept = (self.rows, self.outcomes, self.which, self.when, self.decisions)
@@ -204,6 +199,7 @@ class Logistic(BlockModel):
         self.shifted[output] += by
 
     def _note(self, x: Array, y: Array) -> None:
+        """Add to the sums that features are scaled, and the offset is set, by."""
         if self.half_life is not None:
             fade = forgetting.note_outcome(self.ages, 0)
             self.tally *= fade
@@ -214,12 +210,6 @@ class Logistic(BlockModel):
         apart = x - mean
         mean += apart / self.tally[0]
         squares += apart * (x - mean)
-
-    def _begin_units(self, x: Array) -> None:
-        """By one row: features are as large as they are in it, or as they are on average where they are smaller."""
-        if self.n_features:
-            typical = float(np.sqrt(np.mean(x**2))) or 1.0
-            self.units[1] = np.maximum(np.abs(x), typical) * np.sqrt(self.n_features)
 
     def _measure_anew(self) -> None:
         """Centre and scale features by the rows learnt so far, set the offset by the outcomes, and restate what was learnt.
@@ -354,7 +344,7 @@ class Logistic(BlockModel):
         Z = self._extended(rows)
         means, deviations = np.empty((n, M)), np.empty((n, M))
         for i in range(M):
-            blocks = (ids if self.n_actions is not None else np.zeros(n, dtype=np.int64)) * M + i
+            blocks = self._groups(ids) * M + i
             means[:, i] = np.einsum("np,np->n", self._views.Theta[blocks, 0], Z) + self.offset[i]
             deviations[:, i] = block_widths(self.flat, Z, blocks, self._ridge, self.ages)
         return means, deviations
@@ -367,39 +357,27 @@ class Logistic(BlockModel):
         if self.n_features and not self.n_learnt:
             t = scale * self.prior * np.array([normals(1, int(a) * q)[0] for a in ids])
             return np.asarray(low + span * _sigmoid(t))
-        Z = self._extended(rows)
-        drawn: dict[int, Array] = {}
-        for a in ids.tolist():
-            g = a if self.n_actions is not None else 0
-            if g not in drawn:
-                block = g * self.n_outputs
-                Sigma = self._views.Sigma[block] / faded(self.ages, np.array([block]))
-                drawn[g] = drawn_parameters(Sigma, self._views.Theta[block, 0], scale, normals(q, g * q))
-        theta = np.array([drawn[a if self.n_actions is not None else 0] for a in ids.tolist()])
-        p = _sigmoid(np.einsum("np,np->n", theta, Z) + self.offset[0])
+        groups, which = np.unique(self._groups(ids), return_inverse=True)
+        drawn = []
+        for g in groups.tolist():
+            block = g * self.n_outputs
+            Sigma = self._views.Sigma[block] / faded(self.ages, np.array([block]))
+            drawn.append(drawn_parameters(Sigma, self._views.Theta[block, 0], scale, normals(q, g * q)))
+        p = _sigmoid(np.einsum("np,np->n", np.array(drawn)[which], self._extended(rows)) + self.offset[0])
         return np.asarray(low + span * p)
+
+    def _groups(self, ids: Ids) -> Ids:
+        return ids if self.n_actions is not None else np.zeros_like(ids)
 
     def _ages(self) -> Array:
         return self.ages
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        names = [
-            "flat",
-            "units",
-            "moments",
-            "tally",
-            "reach",
-            "offset",
-            "shifted",
-            "rows",
-            "outcomes",
-            "which",
-        ]
-        names += ["when", "decisions", "kept", "before_S", "before_b", "before_at"]
+        names = ["flat", "units", "moments", "tally", "reach", "offset", "shifted", "rows", "outcomes"]
+        names += ["which", "when", "decisions", "kept", "before_S", "before_b", "before_at"]
         return {name: getattr(self, name) for name in names + ["ages"] * (self.half_life is not None)}
 
     def _extended(self, rows: Array) -> Array:
-        """Rows in the model's own units, with the constant."""
         centre, scale = self.units
         return np.concatenate([(rows - centre) / scale, np.ones((len(rows), 1))], axis=1)
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tightrope.errors import InvalidInput
 from tightrope.models.estimators import Recipe
 from tightrope.models.model import Ids
 from tightrope.models.networks import Network, StackedNetworks, network, weight_count
@@ -18,12 +17,8 @@ from tightrope.models.outcome_memory import Sample, bootstrap_weights
 from tightrope.models.trees import FlatTrees, TreeSum, tree_sum
 from tightrope.validation import Array
 
-__all__ = ["Members", "Plan", "fit_members", "restored_members", "units_of"]
-
 # Of one fit at a time: how many threads a library may use is set for the whole process.
 _FITTING = Lock()
-# Outcomes below which an estimator is their mean.
-_FEWEST = 10
 
 
 class Plan(NamedTuple):
@@ -50,8 +45,7 @@ class Plan(NamedTuple):
 
     def layers(self, n_features: int) -> tuple[int, ...]:
         """How wide the layers of its networks are, where it has networks that go on from fit to fit."""
-        shared = 0 if not self.shared or self.n_actions is None else self.n_actions
-        return self.recipe.layers(n_features + shared)
+        return self.recipe.layers(n_features + (self.n_actions or 0 if self.shared else 0))
 
     def no_weights(self, n_features: int) -> Array:
         """Room for the weights of its networks, a row for each, (M · G · n_outputs, …); as if each said 0."""
@@ -71,8 +65,7 @@ class Plan(NamedTuple):
 class Predictor(Protocol):
     """Fitted estimators of one kind, (M, G, n_outputs) of them."""
 
-    def predict(self, rows: Array, groups: Ids) -> Array:
-        """(M, n, n_outputs)."""
+    def predict(self, rows: Array, groups: Ids) -> Array: ...
 
 
 class Members(NamedTuple):
@@ -90,8 +83,8 @@ class Members(NamedTuple):
         if isinstance(self.predictor, StackedNetworks):
             return self.predictor.flat
         found = np.full(like.shape, np.nan)
-        if isinstance(self.predictor, FlatTrees):
-            found[:, 0] = self.predictor.base
+        assert isinstance(self.predictor, FlatTrees)  # all of them constants
+        found[:, 0] = self.predictor.base
         return found
 
     def predict(self, features: Array, actions: Ids) -> Array:
@@ -103,17 +96,17 @@ class Members(NamedTuple):
 
 
 def fit_members(plan: Plan, sample: Sample, begun: int, now: float, start: Array | None = None) -> Members:
-    """Every member fitted to a sample that was chosen after outcome number `begun`, at time `now`: a function of these alone.
+    """Every member fitted to a sample that was chosen after outcome number `begun`, at time `now`.
 
-    And of the weights `start` that networks go on from, one row for each.
+    A function of these alone, and of the weights `start` that networks go on from, one row for each.
     """
-    M = plan.members
     centre, unit, feature_centre, feature_unit = _scales(plan, sample)
-    counted = bootstrap_weights(plan.seed, sample.numbers, plan.worth(sample.times, now), M)
+    worth = plan.worth(sample.times, now)
+    counted = bootstrap_weights(plan.seed, sample.numbers, worth, plan.members)
     draws = np.random.Generator(np.random.Philox(key=[plan.seed & (2**64 - 1), begun]))
     said: list[Any] = []
     with _FITTING, _one_thread()():
-        for m in range(M):
+        for m in range(plan.members):
             taught, actions, targets, weights = _with_made_up(plan, sample, counted[:, m], draws)
             inputs, targets = plan.inputs(taught, actions), (targets - centre) / unit
             if plan.recipe.named.scaled:
@@ -125,22 +118,16 @@ def fit_members(plan: Plan, sample: Sample, begun: int, now: float, start: Array
                     state = _random_state(plan.seed, m, g, k)
                     row = None if start is None else start[len(said)]
                     before = None if row is None or np.isnan(row[-1]) else row
-                    rest = inputs[picked], targets[picked, k], weights[picked], state, before
-                    said.append(_fitted(plan.recipe, *rest))
+                    seen = inputs[picked], targets[picked, k], weights[picked]
+                    said.append(plan.recipe.fitted(*seen, state, before))
     return Members(plan, _predictor(plan, said), centre, unit, feature_centre, feature_unit)
 
 
 def restored_members(plan: Plan, sample: Sample, weights: Array) -> Members:
     """Networks with these weights, that were fitted to this sample."""
+    between, layers = str(plan.recipe.params.get("activation", "relu")), plan.layers(sample.features.shape[1])
     shape = plan.members, plan.n_outputs
-    between = str(plan.recipe.params.get("activation", "relu"))
-    constants = np.isnan(weights[:, -1])
-    predictor: Predictor
-    if constants.all():
-        predictor = FlatTrees([TreeSum([], float(row[0])) for row in weights], *shape)
-    else:
-        layers = plan.layers(sample.features.shape[1])
-        predictor = StackedNetworks(weights, layers, between, "identity", *shape)
+    predictor = StackedNetworks(weights, layers, between, "identity", *shape)
     return Members(plan, predictor, *_scales(plan, sample))
 
 
@@ -182,18 +169,6 @@ def _with_made_up(plan: Plan, sample: Sample, weights: Array, draws: np.random.G
         np.concatenate([sample.outcomes, np.where(lucky, high, low)]),
         np.concatenate([weights, np.ones(len(actions))]),
     )
-
-
-def _fitted(recipe: Recipe, X: Array, y: Array, weights: Array, state: int, start: Array | None) -> Any:
-    """A fitted estimator; a number where there is too little to fit, or nothing to tell apart."""
-    if not len(y):
-        return 0.5 if recipe.classifier else 0.0
-    if len(y) < _FEWEST or y.min() == y.max():
-        return float(weights @ y / weights.sum())
-    try:
-        return recipe.fitted(X, y, weights, state, start)
-    except Exception as error:
-        raise InvalidInput(f"{recipe.name} can't be fitted to {len(y)} outcomes: {error}") from error
 
 
 def _predictor(plan: Plan, said: Sequence[Any]) -> Predictor:

@@ -21,8 +21,6 @@ from tightrope.errors import InvalidInput
 from tightrope.registry import Registry, found_by
 from tightrope.validation import Array, finite_number, real_array, require_finite, whole_number
 
-__all__ = ["MODELS", "Model", "checked_outcome", "known_action", "model_from_settings", "register"]
-
 Ids = NDArray[np.int64]
 # The number of the decision where there is none, as for rows of a warm start.
 NO_DECISION: Final = -1
@@ -57,9 +55,9 @@ class Model(ABC):
 
         def __getattr__(self, name: str) -> Any:
             if self._missing and not name.startswith("__"):
+                problem = f"{self!r} has no {' and '.join(self._missing)} yet: pass {self._missing[0]}=, or give it to a"
                 raise SizesMissing(
-                    f"{self!r} has no {' and '.join(self._missing)} yet: pass {self._missing[0]}=, or give it to a policy, "
-                    f"which takes the sizes from its rules and its first context."
+                    f"{problem} policy, which takes the sizes from its rules and its first context."
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -78,8 +76,7 @@ class Model(ABC):
     def grow(self, n_actions: int) -> None:
         """Know `n_actions` actions: new ones come behind those that there are, of which all that was learnt stays as it is.
 
-        A model that actions share has nothing to do. Here arrays get longer along the axes that actions are counted along, and the
-        new entries are those of a model that has learnt nothing; one that lays its arrays out otherwise defines it.
+        Here arrays get longer along the axes that actions are counted along; a model that lays them out otherwise defines it.
         """
         before = {name: array.copy() for name, array in self.arrays().items()}
         if self._begin_anew_with(n_actions):
@@ -128,6 +125,12 @@ class Model(ABC):
         self._fades = fades = half_life_of(value)
         self.half_life: float | str | None = value if fades is None or not fades.tick else fades.length
 
+    def _shown(self, **settings: float) -> str:
+        """As it is written in Python, with its sizes and these settings."""
+        sizes = [str(one) for one in (self.n_actions, self.n_features) if one]
+        stated = [f"{name}={value:g}" for name, value in settings.items()]
+        return f"{type(self).__name__}({', '.join(sizes + stated)}{shown_half_life(self.half_life)})"
+
     def __repr__(self) -> str:
         shown = (f"{name}={value!r}" for name, value in arguments(self).items() if name != "n_outputs")
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -144,9 +147,14 @@ def arguments(model: Model) -> dict[str, Any]:
 
 def make_room(model: Model, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Have the own arrays take the shapes of these, which are about to be copied into them; for a model whose arrays grow."""
-    own = getattr(type(model), "make_room", None)
-    if own is not None:
+    if (own := getattr(type(model), "make_room", None)) is not None:
         own(model, arrays)
+
+
+def under(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Those whose names begin with this one and a slash, by the rest of their names."""
+    own = f"{name}/"
+    return {key.removeprefix(own): array for key, array in arrays.items() if key.startswith(own)}
 
 
 def take_arrays(model: Model, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -166,11 +174,6 @@ def missing_sizes(model: Model) -> tuple[str, ...]:
 
 def size(name: str, value: Any, *, low: int) -> int | None:
     return None if value is None else whole_number(name, value, low=low)
-
-
-def shown_sizes(*sizes: int | None) -> str:
-    """For a model's `repr`, which goes on behind them."""
-    return "".join(f"{one}, " for one in sizes if one is not None)
 
 
 def more_actions(model: Model, n_actions: Any) -> bool:
@@ -215,7 +218,7 @@ def checked_outcome(outcome: Any, n_outputs: int) -> Array:
 def known_action(action: Any, n_actions: int) -> int:
     a = whole_number("action", action)
     if a >= n_actions:
-        raise InvalidInput(f"action must be below {n_actions}, but got {a}.")
+        raise InvalidInput(field="action", must=f"be below {n_actions}", got=a)
     return a
 
 
@@ -231,11 +234,7 @@ class HalfLife(NamedTuple):
 
 
 def half_life_of(value: Any) -> HalfLife | None:
-    """A half-life of at least one round, or one in time: "90s", "30min", "2h", "7d"; None forgets nothing.
-
-    >>> half_life_of("30min")
-    HalfLife(length=1800.0, tick=0.0)
-    """
+    """A half-life of at least one round, or one in time: "90s", "30min", "2h", "7d"; None forgets nothing."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -244,9 +243,8 @@ def half_life_of(value: Any) -> HalfLife | None:
     seconds = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
     length = 0.0 if stated is None else float(stated[1]) * seconds[stated[2]]
     if not length:
-        raise InvalidInput(
-            f'half_life must be a number of rounds, or a time such as "90s", "30min", "2h" or "7d", but got {value!r}.'
-        )
+        must = 'be a number of rounds, or a time such as "90s", "30min", "2h" or "7d"'
+        raise InvalidInput(field="half_life", must=must, got=value)
     return HalfLife(length, 0.0)
 
 

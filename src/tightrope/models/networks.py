@@ -42,11 +42,6 @@ def network(estimator: Any) -> Network | None:
 
 
 def weight_count(layers: Sequence[int]) -> int:
-    """How many weights and biases there are between layers so wide.
-
-    >>> weight_count([2, 3, 1])
-    13
-    """
     return sum((a + 1) * b for a, b in pairwise(layers))
 
 
@@ -89,7 +84,6 @@ class StackedNetworks:
         self.biases = [_by_group(b[:, None, :], shape) for b in biases]
 
     def predict(self, rows: Array, groups: Ids) -> Array:
-        """What each member expects of each row, asked of the networks of the row's group: (M, n, n_outputs)."""
         out = np.empty((self.members, len(rows), self.outputs))
         between, behind = _ACTIVATIONS[self.between], _ACTIVATIONS[self.behind]
         for g in np.unique(groups).tolist():

@@ -13,10 +13,6 @@ from tightrope.kernels import bootstrap
 from tightrope.models.model import NO_DECISION, Ids
 from tightrope.validation import Array, require_choice, whole_number
 
-__all__ = ["RULES", "KeptOutcomes", "Sample"]
-
-RULES = ("both", "recent", "reservoir")
-
 # What a row is in: the sample that the fit in force was made of, that of the fit that is to follow it; or it was passed over for
 # that one. A row that has come since is in none.
 IN_FORCE, NEXT, PASSED_OVER = np.int8(1), np.int8(2), np.int8(4)
@@ -40,19 +36,11 @@ class KeptOutcomes:
     made of is dropped, so that it can be made again from the arrays at any time. `take_up` puts the chosen sample in force and
     forgets the rest. A sample has `limit` outcomes; `rule` says which stay when there are more: the newest ("recent"), an even
     sample of all that ever came ("reservoir", drawn by `seed`), or half and half ("both").
-
-    >>> kept = KeptOutcomes(1, 1, limit=4, rule="recent", seed=0)
-    >>> for i in range(6):
-    ...     kept.add([float(i)], 0, 1.0, i + 1, i + 1.0)
-    >>> kept.choose()
-    >>> kept.take_up()
-    >>> kept.in_force().numbers
-    array([3, 4, 5, 6])
     """
 
     def __init__(self, n_features: int, n_outputs: int, *, limit: int, rule: str, seed: int) -> None:
         self.limit = whole_number("keep", limit, low=1)
-        require_choice("keep_rule", rule, RULES)
+        require_choice("keep_rule", rule, ("both", "recent", "reservoir"))
         self.rule, self.seed = rule, seed
         self.used = np.zeros(1, dtype=np.int64)
         self._rows: dict[str, NDArray[Any]] = {
@@ -79,7 +67,6 @@ class KeptOutcomes:
         self.used[0] = i + 1
 
     def choose(self) -> None:
-        """Pick the sample of the next fit from all that is here."""
         n = len(self)
         samples, chosen = self._rows["samples"][:n], np.zeros(n, dtype=np.bool_)
         chosen[self._chosen(self._rows["numbers"][:n])] = True
@@ -93,7 +80,6 @@ class KeptOutcomes:
         samples[:] = np.where(samples & NEXT, IN_FORCE, 0)
 
     def forget(self, decisions: Collection[int]) -> bool:
-        """Drop what is kept of some decisions, from all samples; whether there was anything."""
         gone = np.isin(self._rows["decisions"][: len(self)], list(decisions))
         if gone.any():
             self._keep(~gone)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tightrope.models.model import register
+from tightrope.models.model import Ids, Normals, register
 from tightrope.models.ridge_regression import RidgeRegression, require_rows_in_ball
 from tightrope.validation import Array, real_array
 
@@ -56,21 +55,14 @@ class Ridge(RidgeRegression):
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
         """⟨θ̂, φ⟩ for rows (J, d): (J,), or (J, n_outputs)."""
-        return self._shaped(self._rows(features) @ self.Theta[0].T)
+        return self._shaped(self._rows(features)[0] @ self.Theta[0].T)
 
-    def widths(self, features: Any = None, actions: Any = None) -> Array:
-        """‖φ‖_{Σ⁻¹} for rows (J, d), without the radius."""
-        rows = self._rows(features)
-        return self._widths(rows, np.zeros(len(rows), dtype=np.int64))
-
-    def sampled(
-        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
-    ) -> Array:
+    def sampled(self, features: Any, actions: Any, scale: float, normals: Normals) -> Array:
         """⟨θ̃, φ⟩ for one θ̃ ~ N(θ̂, scale² Σ⁻¹)."""
-        values: Array = self._rows(features) @ self._sampled_theta(0, scale, normals)
+        values: Array = self._rows(features)[0] @ self._sampled_theta(0, scale, normals)
         return values
 
-    def _rows(self, features: Any) -> Array:
+    def _rows(self, features: Any, actions: Any = None) -> tuple[Array, Ids]:
         rows = real_array("features", features, (None, self.n_features))
         require_rows_in_ball("features", rows)
-        return rows
+        return rows, np.zeros(len(rows), dtype=np.int64)

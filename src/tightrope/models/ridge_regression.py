@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,15 +13,7 @@ from tightrope import kernels
 from tightrope.kernels import forgetting
 from tightrope.models.blocks import block_widths, drawn_parameters, faded
 from tightrope.models.hooks import dimension
-from tightrope.models.model import (
-    Ids,
-    Model,
-    checked_outcome,
-    known_action,
-    shown_half_life,
-    shown_sizes,
-    size,
-)
+from tightrope.models.model import Ids, Model, Normals, checked_outcome, known_action, size
 from tightrope.models.standardised import standardised_like
 from tightrope.validation import NORM_LIMIT, Array, finite_number, real_array, require_unit_rows, whole_number
 
@@ -35,21 +27,7 @@ class RidgeRegression(Model):
     compiled: str | None = "ridge"
     unit_features: ClassVar[bool] = True
 
-    bonus: float
-    m: float
-    ridge: float
-    flat: Array
-    stat: Array
-    Sigma: Array
-    Sigma_inv: Array
-    B: Array
-    Theta: Array
-    wear: Array
-    ages: Array
-
-    def _begin(
-        self, bonus: Any, m: Any, ridge: Any, n_outputs: Any, half_life: Any, **sizes: int | None
-    ) -> None:
+    def _begin(self, bonus: Any, m: Any, ridge: Any, n_outputs: Any, half_life: Any, **sizes: Any) -> None:
         self.n_outputs = whole_number("n_outputs", n_outputs)
         self.bonus = finite_number("bonus", bonus, low=0.0)
         self.m = finite_number("m", m, low=0.0)
@@ -88,7 +66,6 @@ class RidgeRegression(Model):
 
     @property
     def n_learnt(self) -> int:
-        """Outcomes learnt so far, over all actions."""
         return int(self.stat[kernels.LEARNT])
 
     def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Model:
@@ -96,7 +73,6 @@ class RidgeRegression(Model):
         return standardised_like(self, n_outputs, centred, prior)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: the arrays themselves, not copies."""
         names = ("stat", "Sigma", "Sigma_inv", "B", "Theta", "wear", "ages")
         return {name: getattr(self, name) for name in names if name != "ages" or self.half_life is not None}
 
@@ -108,6 +84,14 @@ class RidgeRegression(Model):
         if self._fades is not None:
             self.ages[forgetting.BORN + known :] = self.ages[forgetting.TIME]
 
+    @abstractmethod
+    def _rows(self, features: Any, actions: Any) -> tuple[Array, Ids]:
+        """Checked rows, and the block of each."""
+
+    def widths(self, features: Any = None, actions: Any = None) -> Array:
+        """‖φ‖_{Σ⁻¹} of each row, without the radius."""
+        return self._widths(*self._rows(features, actions))
+
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
         """½‖φ‖_{Σ⁻¹}: the noise of an outcome in [0, 1] has at most a standard deviation of ½."""
         return 0.5 * self.widths(features, actions)
@@ -115,10 +99,8 @@ class RidgeRegression(Model):
     def radius(self, horizon: float) -> float:
         """bonus · √β for a confidence of 1 − 1/horizon, of all dimensions together."""
         T = finite_number("horizon", horizon, low=1.0)
-        return float(
-            self.bonus
-            * kernels.confidence_radius(self._counted(), float(dimension(self)), T, self.m, self.ridge)
-        )
+        root_beta = kernels.confidence_radius(self._counted(), float(dimension(self)), T, self.m, self.ridge)
+        return float(self.bonus * root_beta)
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
         """By action whether Σ_j is λI still; None where all share one."""
@@ -160,15 +142,13 @@ class RidgeRegression(Model):
         for U in (Theta, np.einsum("gpq,mgq->mgp", self.Sigma, Theta)):
             norms = np.sqrt(np.einsum("mgp,mgp->m", U, U))
             along = np.einsum("mgp,mgp->m", U, Theta)
-            widths = np.sqrt(
-                np.maximum(0.0, np.einsum("mgp,gpq,mgq->m", U, self.Sigma_inv, U, optimize=True))
-            )
+            squares = np.einsum("mgp,gpq,mgq->m", U, self.Sigma_inv, U, optimize=True)
+            widths = np.sqrt(np.maximum(0.0, squares))
             with np.errstate(invalid="ignore", divide="ignore"):
                 least = np.fmax(least, (along - root_beta * widths) / norms)
         return least
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
-        """Take in one outcome (a number, or n_outputs of them) at `features`, of `action` where actions are told apart."""
         block = 0 if self.n_actions is None else known_action(action, self.n_actions)
         x = real_array("features", features, (self.n_features,))
         require_rows_in_ball("features", x[None, :])
@@ -182,7 +162,6 @@ class RidgeRegression(Model):
             self.refresh(block)
 
     def elapse(self, time: float) -> None:
-        """So much time goes by."""
         if self.half_life is not None:
             self.ages[forgetting.TIME] += time
 
@@ -214,18 +193,15 @@ class RidgeRegression(Model):
     def _widths(self, rows: Array, blocks: Ids) -> Array:
         return block_widths(self.flat, rows, blocks, self.ridge, self.ages)
 
-    def _sampled_theta(self, block: int, scale: float, normals: Callable[[int, int], Array]) -> Array:
+    def _sampled_theta(self, block: int, scale: float, normals: Normals) -> Array:
         p, Sigma = self.n_features, self.Sigma[block] / faded(self.ages, np.array([block]))
         return drawn_parameters(Sigma, self.Theta[block, 0], scale, normals(p, block * p))
 
     def __repr__(self) -> str:
-        sizes, forgets = shown_sizes(self.n_actions, self.n_features), shown_half_life(self.half_life)
-        settings = f"bonus={self.bonus:g}, m={self.m:g}, ridge={self.ridge:g}"
-        return f"{type(self).__name__}({sizes}{settings}{forgets})"
+        return self._shown(bonus=self.bonus, m=self.m, ridge=self.ridge)
 
 
 def require_rows_in_ball(name: str, rows: Array) -> None:
-    """Refuse a row whose norm is above 1, naming it."""
     # The kernel's sums may round the other way than NumPy's: its verdict counts, the lower limit only names the row.
     if not kernels.rows_are_valid(rows):
         require_unit_rows(name, rows, NORM_LIMIT - 1e-12)

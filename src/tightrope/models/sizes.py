@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from tightrope.errors import InvalidInput
 from tightrope.models.model import MODELS, Model, missing_sizes
 
-__all__ = ["Sizes", "Unsized", "model_class", "parameters_of", "read_model", "sized"]
-
 SIZES = ("n_actions", "n_features")
 
 
@@ -37,13 +35,11 @@ class Unsized:
         return str(self.settings["model"])
 
     def sized(self, sizes: Sizes) -> Model:
-        """The model for so many actions and features; sizes that were typed stay."""
         settings = {name: value for name, value in self.settings.items() if name != "model"}
         model = sized(model_class(self.kind, sizes), sizes, **settings)
         if missing := missing_sizes(model):
-            raise InvalidInput(
-                f"cannot infer {' and '.join(missing)} of {model!r}; pass {missing[0]}= to the model, or rules to the policy."
-            )
+            lacking = f"cannot infer {' and '.join(missing)} of {model!r}"
+            raise InvalidInput(f"{lacking}; pass {missing[0]}= to the model, or rules to the policy.")
         return model
 
     def __repr__(self) -> str:
@@ -89,8 +85,7 @@ def sized(made: Any, sizes: Sizes, **settings: Any) -> Model:
 
     One that takes features alone is given e_j ⊗ x where there is one x for all actions.
     """
-    own = getattr(made, "sized", None)
-    if own is not None:
+    if (own := getattr(made, "sized", None)) is not None:
         model: Model = own(sizes, **settings)
         return model
     asked = parameters_of(made)

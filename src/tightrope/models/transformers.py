@@ -21,38 +21,23 @@ NAMES = ("fourier", "nystroem", "splines")
 
 
 def as_data(transformer: Any) -> Any:
-    """A transformer as plain data: a name, or a table with `kind`, a name or module:Class, and parameters.
-
-    >>> as_data("fourier")
-    {'kind': 'fourier'}
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> as_data(StandardScaler(with_mean=False))["kind"]
-    'sklearn.preprocessing:StandardScaler'
-    """
+    """A transformer as plain data: a table with `kind`, a name or module:Class, and parameters."""
     if isinstance(transformer, str):
         return {"kind": transformer}
     if isinstance(transformer, Mapping):
         if not isinstance(transformer.get("kind"), str):
-            raise InvalidInput(
-                f"transformer must have a kind, one of {', '.join(map(repr, NAMES))} or module:Class, "
-                f"but got {dict(transformer)!r}."
-            )
+            must = f"have a kind, one of {', '.join(map(repr, NAMES))} or module:Class"
+            raise InvalidInput(field="transformer", must=must, got=dict(transformer))
         return json.loads(json.dumps(dict(transformer)))
     if not hasattr(transformer, "get_params") or isinstance(transformer, type):
         must = "be a name, a table or an object with fit and transform"
-        raise InvalidInput(f"transformer must {must}, but got {transformer!r}.")
+        raise InvalidInput(field="transformer", must=must, got=transformer)
     return object_as_data(transformer, "transformer")
 
 
 def from_data(data: Any, *, seed: int = 0, rows: int = 0) -> Any:
     """The transformer that `as_data` described, not fitted; what draws gets the seed. `rows`: how many it will be fitted to."""
-    made = _made(data, rows)
-    given = made.get_params()
-    draws = [name for name in given if name.endswith("random_state") and given[name] is None]
-    return made.set_params(**dict.fromkeys(draws, seed)) if draws else made
 
-
-def _made(data: Any, rows: int) -> Any:
     def make(kind: str, settings: dict[str, Any]) -> Any:
         if kind in NAMES:
             try:
@@ -60,12 +45,14 @@ def _made(data: Any, rows: int) -> Any:
             except TypeError as error:
                 raise InvalidInput(f"transformer {kind!r}: {error}.") from error
         if ":" not in kind:
-            raise InvalidInput(
-                f"transformer must be one of {', '.join(map(repr, NAMES))}, or a class as module:Class, but got {kind!r}."
-            )
+            must = f"be one of {', '.join(map(repr, NAMES))}, or a class as module:Class"
+            raise InvalidInput(field="transformer", must=must, got=kind)
         return made_of(kind, settings, "transformer", [["fit"], ["transform"]])
 
-    return object_from_data(data, make)
+    made = object_from_data(data, make)
+    given = made.get_params()
+    draws = [name for name in given if name.endswith("random_state") and given[name] is None]
+    return made.set_params(**dict.fromkeys(draws, seed)) if draws else made
 
 
 def _named(kind: str, settings: dict[str, Any], rows: int) -> Any:
@@ -86,28 +73,26 @@ def _named(kind: str, settings: dict[str, Any], rows: int) -> Any:
 
 
 @lru_cache(maxsize=64)
-def fitted(data: str, seed: int, rows: bytes, n_features: int) -> Transform:
-    """The transformer in `data` (JSON), fitted to rows, as a function of rows (n, p) to (n, size).
+def fitted(data: str, seed: int, rows: bytes, n_features: int) -> tuple[Transform, int]:
+    """The transformer in `data` (JSON), fitted to rows, as a function of rows (n, p) to (n, size); and that size.
 
     The last ones are kept: copies of a model, and those that were restored, share them.
     """
     X = np.frombuffer(rows).reshape(-1, n_features)
     made = from_data(json.loads(data), seed=seed, rows=len(X))
+    some = X if len(X) else np.zeros((1, n_features))
     try:
-        made.fit(X if len(X) else np.zeros((1, n_features)))
+        made.fit(some)
         transform = _fast(made)
-        transform(X[:1] if len(X) else np.zeros((1, n_features)))
+        return transform, int(transform(some[:1]).shape[1])
     except (ValueError, TypeError) as error:
         raise InvalidInput(f"the transformer can't be fitted to {len(X)} rows: {error}.") from error
-    return transform
 
 
-@lru_cache(maxsize=64)
 def usual_size(data: str, first: int, n_features: int) -> int:
     """How many features the transformer makes of rows that are all different, drawn for the purpose."""
     rows = np.random.default_rng(0).normal(size=(first, n_features))
-    transform = fitted(data, 0, rows.tobytes(), n_features)
-    return int(transform(rows[:1] if first else np.zeros((1, n_features))).shape[1])
+    return fitted(data, 0, rows.tobytes(), n_features)[1]
 
 
 # scikit-learn checks what it is given at a cost of 0.1 ms a step. What is common is computed here, from what it has fitted.

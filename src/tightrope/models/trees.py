@@ -69,7 +69,6 @@ class FlatTrees:
         self.child = _joined(below, np.int32)
 
     def predict(self, rows: Array, groups: Ids) -> Array:
-        """What each member expects of each row, asked of the trees of the row's group: (M, n, n_outputs)."""
         if self.single:
             rows = rows.astype(np.float32).astype(np.float64)
         out = np.empty((self.members, len(rows), self.outputs))
@@ -89,14 +88,10 @@ def _laid_out(tree: Tree) -> Tree:
     place[np.asarray(tree.left)[inner]], place[np.asarray(tree.right)[inner]] = after, after + 1
     left = np.full(n, -1, dtype=np.int64)
     left[inner] = after
-    order = np.empty(n, dtype=np.int64)
-    order[place] = np.arange(n)
+    order = np.argsort(place, kind="stable")
+    threshold, value = np.where(left < 0, math.inf, tree.threshold), np.asarray(tree.value, dtype=float)
     return Tree(
-        np.maximum(tree.feature, 0)[order],
-        np.where(left < 0, math.inf, tree.threshold)[order],
-        left[order],
-        left[order] + 1,
-        np.asarray(tree.value, dtype=float)[order],
+        np.maximum(tree.feature, 0)[order], threshold[order], left[order], left[order] + 1, value[order]
     )
 
 
@@ -112,10 +107,6 @@ def tree_sum(estimator: Any) -> TreeSum | None:
 
     Single trees, forests and histogram boosting of scikit-learn, boosters of LightGBM and XGBoost: regressors of one quantity, and
     classifiers of the classes 0 and 1, of which it is the probability of 1.
-
-    >>> from sklearn.tree import DecisionTreeRegressor
-    >>> tree_sum(DecisionTreeRegressor().fit([[0.0], [1.0]], [3.0, 5.0])).trees[0].value
-    array([4., 3., 5.])
     """
     if hasattr(estimator, "tree_"):
         return _averaged([estimator])
