@@ -172,5 +172,5 @@ class TestCatalogue:
             sparse.learn(chosen[0], 0.5)
             dense.learn(chosen[1], 0.5)
         same(sparse.totals, dense.totals)
-        with pytest.raises(tr.InvalidInput, match="takes features and costs alone"):
+        with pytest.raises(tr.InvalidInput, match="takes only features and costs"):
             sparse.decide(catalogue, self.costs(rng, J=60), actions=[0])

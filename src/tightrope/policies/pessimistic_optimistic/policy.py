@@ -25,7 +25,7 @@ from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, Pen
 from tightrope.policies.pessimistic_optimistic import concerns, estimates
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
 from tightrope.policies.pessimistic_optimistic.concerns import Standing
-from tightrope.policies.pessimistic_optimistic.fast_path import FastPath
+from tightrope.policies.pessimistic_optimistic.fast_path import RidgePath
 from tightrope.policies.pessimistic_optimistic.slater import slater_meter
 from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
@@ -185,7 +185,7 @@ class PessimisticOptimistic(Constrained):
         self._watch, self._look_at = Watch(K), LOOK_EVERY
         self._outside = concerns.OutsideRewards()
         # Compiled code for plain arrays, from the first decision on.
-        self._fast: FastPath | None = None
+        self._fast: RidgePath | None = None
         self._lazy: LazyChoices | None = None
         self._labels = Labels(self._input.names, getattr(self.rules, "names", None), estimates.unpack_trace)
 
@@ -543,15 +543,12 @@ class PessimisticOptimistic(Constrained):
         if self._capped:
             kernels.core_views(self._core).limits[:] = schedules.cap(self.slater or 0.0), 0.0
 
-    def _fast_path(self) -> FastPath | None:
+    def _fast_path(self) -> RidgePath | None:
         """Compiled code for what comes, opened where there is any: it knows nothing of a shift."""
-        if self._fast is None and FastPath.fits(self._reward, self._cost) and not self._shift.any():
+        if self._fast is None and RidgePath.fits(self._reward, self._cost) and not self._shift.any():
             measure = None if self._meter is None else self._meter.offer
-            read, rules = self._input, self._rule_costs
-            models = self._reward, self._cost
-            self._fast = FastPath(
-                *models, self._core, self._ranges, self._pending, read, rules, self._labels, measure
-            )
+            kept = self._reward, self._cost, self._core, self._ranges, self._pending
+            self._fast = RidgePath(*kept, self._input, self._labels, measure)
         return self._fast
 
     def _set_shift(self, shift: Array) -> None:

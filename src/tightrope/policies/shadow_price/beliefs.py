@@ -86,13 +86,6 @@ class Beliefs:
         width = max(self.reward.n_features, cost + len(self.columns)) + 1
         return 2 * J + int(shadow.room_size(J, K, width))
 
-    def refresh(self, action: int, due: int) -> None:
-        """Refresh the blocks of an action, as `shadow.learn_outcome` has said: 1 for rewards, 2 for costs."""
-        for model, part in ((self.reward, 1), (self.cost, 2)):
-            if due & part:
-                one: Any = model
-                one.refresh(action if one.n_actions is not None else 0)
-
     def copy(self) -> Beliefs:
         """One whose models may take note of what they are shown, which only those with kernels do."""
 

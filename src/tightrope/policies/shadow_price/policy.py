@@ -26,7 +26,7 @@ from tightrope.policies.rule_costs import RuleCosts
 from tightrope.policies.shadow_price import concerns, conflict, limits, without_rules
 from tightrope.policies.shadow_price.beliefs import Beliefs, Rewards
 from tightrope.policies.shadow_price.explain import choice_probabilities, unpack_trace
-from tightrope.policies.shadow_price.fast_path import FastPath
+from tightrope.policies.shadow_price.fast_path import ShadowPath
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
 from tightrope.policies.shadow_price.prices import CompiledState, Prices, loaded_memory, work_of_a_row
 from tightrope.policies.shadow_price.sampling import follow_member, sampling_for, weigh_gaps
@@ -165,7 +165,7 @@ class ShadowPrice(Constrained):
         self._watch, self._look_at = Watch(K), LOOK_EVERY
         # Compiled code for plain arrays, from the first decision on, and the number of the first that must take the careful way
         # again, for it has prices to work on.
-        self._fast: FastPath | None = None
+        self._fast: ShadowPath | None = None
         self._wake: float = 0
         self._label()
 
@@ -541,11 +541,9 @@ class ShadowPrice(Constrained):
         version = self._pending.version
         number = self._pending.add(self._awaits, action, *kept, offer.group)
         self._watch.note_offer(offer.ids, self._n_actions)
-        if self._fast is None and FastPath.fits(self._beliefs):
-            read, rules, labels = self._input, self._rule_costs, self._labels
-            self._fast = FastPath(
-                self._beliefs, self._prices, self._memory, self._pending, read, rules, labels
-            )
+        if self._fast is None and ShadowPath.fits(self._beliefs):
+            own = self._beliefs, self._prices, self._memory, self._pending
+            self._fast = ShadowPath(*own, self._input, self._labels)
         if self._fast is not None:
             self._fast.open_for(len(offer.ids))
         self._set_alarm()
