@@ -39,10 +39,8 @@ class OneSafeAction(Policy):
         self.safe_action = whole_number("safe_action", safe_action)
         self.safe_cost = finite_number("safe_cost", safe_cost)
         if not -1.0 <= self.safe_cost < 0.0:
-            raise InvalidInput(
-                "safe_cost must lie in [-1, 0), for the safe action's mean costs are strictly below 0, "
-                f"but got {safe_cost!r}."
-            )
+            must = "lie in [-1, 0), for the safe action's mean costs are strictly below 0"
+            raise InvalidInput(field="safe_cost", must=must, got=safe_cost)
         self.failure = failure_probability(failure)
         self.seed = whole_number("seed", seed)
         self._reward = copy_of_model("reward", reward)
@@ -65,5 +63,5 @@ class OneSafeAction(Policy):
 def known_safe(safe_actions: Any) -> tuple[int, ...]:
     """Ids of actions that are known to be safe."""
     if isinstance(safe_actions, (str, bytes)) or not isinstance(safe_actions, (Sequence, np.ndarray)):
-        raise InvalidInput(f"safe_actions must be a sequence of action ids, but got {safe_actions!r}.")
+        raise InvalidInput(field="safe_actions", must="be a sequence of action ids", got=safe_actions)
     return tuple(whole_number(f"safe_actions[{i}]", action) for i, action in enumerate(safe_actions))

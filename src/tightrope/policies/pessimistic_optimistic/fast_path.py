@@ -48,7 +48,6 @@ class RidgePath(FastPath):
 
     @staticmethod
     def fits(reward: Any, cost: Any) -> bool:
-        """Whether there is one for these models."""
         return hooks.compiled(reward) == "ridge" and (cost is None or hooks.compiled(cost) == "ridge")
 
     def trace_size(self, J: int) -> int:

@@ -52,7 +52,6 @@ class ShadowPath(FastPath):
 
     @staticmethod
     def fits(beliefs: Beliefs) -> bool:
-        """Whether there is one for these models."""
         cost = beliefs.cost
         return beliefs.compiled and beliefs.reward.n_features > 0 and (cost is None or cost.n_features > 0)
 
