@@ -44,8 +44,8 @@ class Constrained(Policy):
     # The models as they were given, as long as some of them have no sizes; empty once the policy has its models.
     _asked: dict[str, Model | Unsized | None]
     # Compiled code for offers of all actions, once there is any, and the round before which it does.
-    _fast: Any = None
-    _wake: float = math.inf
+    _fast: Any
+    _wake: float
 
     @abstractmethod
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
@@ -82,10 +82,11 @@ class Constrained(Policy):
         usage, group
             With rules they stand in for the cost matrix: see `Rules.costs`.
         """
-        if self._pending.made >= self._look_at:
+        made, fast = self._pending.made, self._fast
+        if made >= self._look_at:
             self._look()
-        if actions is None and self._fast is not None and self._pending.made < self._wake:
-            decision: Decision | None = self._fast.decide(features, costs, cost_features, usage, group)
+        if fast is not None and actions is None and made < self._wake:
+            decision: Decision | None = fast.decide(features, costs, cost_features, usage, group)
             if decision is not None:
                 return decision
         return self._decide_with_care(features, costs, cost_features, actions, usage, group)
@@ -113,7 +114,8 @@ class Constrained(Policy):
         usage : mapping of usage names to numbers, optional
             With rules, in place of costs.
         """
-        if self._fast is None or not self._fast.learn(decision, reward, costs, usage):
+        fast = self._fast
+        if fast is None or not fast.learn(decision, reward, costs, usage):
             self._learn_parts(decision, reward, costs, usage)
 
     def quote(self, *offer: Any, **given: Any) -> Quote:
@@ -211,6 +213,7 @@ class Constrained(Policy):
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(self._input.columns) else 0)
         self._pending = PendingDecisions()
         self._watch, self._look_at = Watch(self._n_constraints), LOOK_EVERY
+        self._fast, self._wake = None, math.inf
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -47,7 +47,8 @@ class FastPath:
     `offers` has, by the number of actions, all of them on offer: their ids, how many numbers are behind a decision, room for costs,
     further arguments of compiled code, and that code by the shapes of features, for costs and for usage. A subclass says which
     kernels they are, what the `models` are that they read, how a reward is learnt (`learn_reward`, with `learns_by` last) and what
-    else happens in a round. `kept`: how many numbers are kept of the costs of a decision until they are seen.
+    else happens in a round. `kept`: how many numbers are kept of the costs of a decision until they are seen. `measure` takes
+    note of the costs of a round. No attribute stands in for one of the class, which would make every access slower.
     """
 
     learn_reward: Any
@@ -55,11 +56,8 @@ class FastPath:
 
     before: ClassVar[Kernels]  # where all costs are seen before acting
     after: ClassVar[Kernels]  # where some are seen after acting
-    certain: ClassVar[bool] = False
     # Whether rounds enter a memory, which keeps what rules are in force.
     remembers: ClassVar[bool] = False
-    # Takes note of the costs of a round.
-    measure: Callable[[Array, int], None] | None = None
 
     def __init__(
         self,
@@ -71,9 +69,11 @@ class FastPath:
         labels: Labels,
         models: tuple[Any, ...],
         kept: int,
+        certain: bool = False,
+        measure: Callable[[Array, int], None] | None = None,
     ) -> None:
         self.reward, self.cost, self.core, self.read, self.pending = reward, cost, core, read, pending
-        self.labels, self.models = labels, models
+        self.labels, self.models, self.certain, self.measure = labels, models, certain, measure
         self.rule_costs: Any = read.rule_costs
         self.K, self.columns, self.kept = read.K, read.columns, kept
         self.p, self.disjoint = reward.n_features, reward.n_actions is not None

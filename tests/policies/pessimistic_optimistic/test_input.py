@@ -339,7 +339,7 @@ def A(**settings):
             lambda: tr.PessimisticOptimistic(
                 reward=tr.Ridge(2), cost=tr.Ridge(2), constraints=rules(), slater=0.1
             ),
-            "cost is a model of costs that are seen after acting, but every rule here is seen before",
+            "cost is a model of costs that are seen after acting, but here all are seen before",
         ),
         (
             lambda: tr.PessimisticOptimistic(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,6 @@ class RidgePath(FastPath):
         kernels.decide_with_learnt_costs_by_usage,
         (LINE, LINE, TABLE, IDS, IDS),
     )
-    certain: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -41,8 +40,7 @@ class RidgePath(FastPath):
     ) -> None:
         models = (reward.flat,) if cost is None else (reward.flat, cost.flat, ranges, read.columns)
         kept = 0 if cost is None else cost.n_features
-        super().__init__(reward, cost, core, read, pending, labels, models, kept)
-        self.measure = measure
+        super().__init__(reward, cost, core, read, pending, labels, models, kept, True, measure)
         self.learn_reward, self.learns_by = _learn_reward(), (reward.flat, core)
         self.cost_disjoint = cost is not None and cost.n_actions is not None
 

@@ -253,7 +253,8 @@ class PessimisticOptimistic(Constrained):
         *,
         usage: Mapping[str, Any] | None = None,
     ) -> None:
-        if self._fast is None or not self._fast.learn(decision, reward, costs, usage):
+        fast = self._fast
+        if fast is None or not fast.learn(decision, reward, costs, usage):
             self._learn_parts(decision, reward, costs, usage)
         if reward is not None and not 0.0 <= reward <= 1.0:
             self._note_outside(reward)
