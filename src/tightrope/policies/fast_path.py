@@ -174,7 +174,10 @@ class FastPath:
                 return None
             ids, size, _, last, _, _ = offer
             trace, x = empty(size), empty(self.p)
-            row = decide(phi, ids, W, *self.models, self.core, trace, x, *last)
+            if last:
+                row = decide(phi, ids, W, *self.models, self.core, trace, x, *last)
+            else:  # spares what unpacking takes, which is a part of a short decision
+                row = decide(phi, ids, W, self.models[0], self.core, trace, x)
         if row < 0:
             if row == -1:
                 return None
