@@ -201,7 +201,7 @@ def test_contexts_by_name() -> None:
     with pytest.raises(InvalidInput, match=r"context.b must be a number, but got None"):
         policy.decide({"a": 1.0})
     with pytest.raises(
-        InvalidInput, match=r"context.b must be a number, but got 'x'; give the policy context=tr.Encoder"
+        InvalidInput, match=r"context.b must be a number, but got 'x'. Give the policy context=tr.Encoder"
     ):
         policy.decide({"a": 1.0, "b": "x", "c": 0.0, "d": 0.0})
 

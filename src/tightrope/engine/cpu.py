@@ -98,10 +98,10 @@ def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArray
 
     def simulate(run: kernels.Run) -> tuple[int, Policy]:
         twin = policy.copy(policy_seed(int(run.seed), run.replication))
-        own = twin.hooks.compiled_state()
+        own, settings = twin.hooks.compiled_state(), twin.hooks.settings()
         reward = _standardised_arrays(own.reward, reward_rows)
         cost = _standardised_arrays(own.cost, cost_rows)
-        memory = _memory_arrays(own.memory, twin.memory, twins, first)
+        memory = _memory_arrays(own.memory, settings["memory"], twins, first)
         K, J, E = len(twin.totals), env.n_actions, len(memory.counts)
         sample = shadow_loop.SampleArrays(
             contexts=np.zeros(E, dtype=np.int64),
@@ -112,7 +112,7 @@ def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArray
             solver=np.zeros(kernels.prices.solver_size(K)),
             state=np.zeros(shadow_loop.SAMPLE_STATE),
         )
-        seed = np.uint64(twin.seed)
+        seed = np.uint64(settings["seed"])
         arrays = shadow_loop.ShadowArrays(reward, cost, own.columns, own.core, memory, sample, seed)
         q = max(reward_rows.shape[2], cost_rows.shape[2]) + 1
         workspace = shadow_loop.ShadowWorkspace(

@@ -62,12 +62,12 @@ def shadow_price_sizes(
     """Macros, threads of a block and its bytes of shared memory; refuses a policy that is not as it was made."""
     _require_fresh(policy, env)
     J, C, K, K_policy = env.n_actions, env.n_contexts, env.n_constraints, policy.hooks.n_constraints
-    state = policy.hooks.compiled_state()
+    state, settings = policy.hooks.compiled_state(), policy.hooks.settings()
     late = int(len(state.columns) > 0)
     reward, cost = _size("reward", state.reward, env), _size("cost", state.cost, env)
     tables, _ = cost_tables(env)
     fewest = int(env.available.sum(axis=1).min())
-    capacity = min(policy.memory, max(shadow.LEAST_CAPACITY, shadow.MOST_NUMBERS // (fewest * (1 + K))))
+    capacity = min(settings["memory"], max(shadow.LEAST_CAPACITY, shadow.MOST_NUMBERS // (fewest * (1 + K))))
     q, cost_q = float(int(reward["P"]) + 1), float(int(cost["P"]) + 1)
     row_work = shadow_solve.draw_work(q, cost_q * late, float(K_policy * late))
     macros: Macros = {
@@ -81,8 +81,8 @@ def shadow_price_sizes(
             not late and tables.max(initial=0) == 0 and bool(env.available.all()) and J <= FEW_ACTIONS
         ),
         "LIKELY_ROWS": max(J, LIKELY_ROWS),
-        "GUARD": int(policy.guard),
-        "MEMORY": policy.memory,
+        "GUARD": int(settings["guard"]),
+        "MEMORY": settings["memory"],
         "CAPACITY": capacity,
         "ENTRIES": min(C, capacity),
         "FIRST_SOLVE": int(state.core[shadow.NEXT_SOLVE]),
@@ -127,8 +127,8 @@ def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: 
     costs = np.swapaxes(env.costs[context], 1, 2)
     settings = np.zeros((len(policies), PRIORS + 1 + K))
     for row, one in zip(settings, policies):
-        row[EXPLORE], row[CAUTION] = one.explore, one.caution
-        own = one.hooks.compiled_state()
+        own, stated = one.hooks.compiled_state(), one.hooks.settings()
+        row[EXPLORE], row[CAUTION] = stated["explore"], stated["caution"]
         row[PRIORS] = _priors(own.reward)[0]
         if own.cost is not None:
             row[PRIORS + 1 :] = _priors(own.cost)
@@ -150,10 +150,8 @@ def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
         raise InvalidInput(
             "a shadow-price policy whose model has no kernels, or whose actions are drawn by members or gaps, needs engine='cpu'."
         )
-    if any(
-        one is not None and getattr(one, "half_life", None) is not None
-        for one in (policy, state.reward, state.cost)
-    ):
+    fading = [getattr(one, "half_life", None) for one in (state.reward, state.cost)]
+    if any(one is not None for one in (policy.hooks.settings()["half_life"], *fading)):
         raise InvalidInput("a shadow-price policy with a half_life needs engine='cpu'.")
     if env.costs_seen == "before" and env.random_costs and policy.hooks.n_constraints:
         raise InvalidInput(

@@ -32,21 +32,11 @@ def decide_ridge(phi, ids, W, flat, core, trace, x):
 
 
 @kernel
-def decide_with_learnt_costs(phi, psi, ids, flat, cost_flat, ranges, columns, core, trace, x, z):
-    """`decide_ridge` where every cost is seen after acting, on ridge models of both; the features of both also into x and z."""
-    J = ids.shape[0]
-    K = columns.shape[0]
-    if core[layout.CONSTRAINTS] != K or not (rows_fit(phi, flat, J) and rows_fit(psi, cost_flat, J)):
-        return -1
-    learnt_costs(J, K, psi, ids, cost_flat, ranges, columns, core, trace, z)
-    return decide_by_costs_in_trace(J, K, phi, psi, ids, flat, core, trace, x, z)
+def decide_with_learnt_costs(phi, psi, ids, W, flat, cost_flat, ranges, columns, idle, core, trace, x, z):
+    """`decide_ridge` where costs in `columns` are seen after acting, on ridge models of both; the features of both into x and z.
 
-
-@kernel
-def decide_with_some_learnt_costs(
-    phi, psi, ids, W, idle, flat, cost_flat, ranges, columns, core, trace, x, z
-):
-    """`decide_with_learnt_costs` where other columns of W (J, K) are seen before acting, and those in idle are known to be 0."""
+    Other columns of W (J, K) are seen before acting, and those in idle are known to be 0.
+    """
     J = ids.shape[0]
     K = W.shape[1]
     known = W.reshape(W.size)

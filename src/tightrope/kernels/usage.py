@@ -56,14 +56,14 @@ def decide_ridge_by_usage(values, base, ranges, counted, phi, ids, W, flat, core
 
 
 @kernel
-def decide_with_some_learnt_costs_by_usage(
-    values, base, ranges, counted, phi, psi, ids, W, idle, flat, cost_flat, cost_ranges, columns, core, trace, x, z
+def decide_with_learnt_costs_by_usage(
+    values, base, ranges, counted, phi, psi, ids, W, flat, cost_flat, cost_ranges, columns, idle, core, trace, x, z
 ):  # fmt: skip
-    """`decide_with_some_learnt_costs` on the costs of usage, which are left in W."""
+    """`decide_with_learnt_costs` on the costs of usage, which are left in W."""
     if not costs_of_usage(values, base, ranges, counted, ids, W):
         return -1
-    return step.decide_with_some_learnt_costs(
-        phi, psi, ids, W, idle, flat, cost_flat, cost_ranges, columns, core, trace, x, z
+    return step.decide_with_learnt_costs(
+        phi, psi, ids, W, flat, cost_flat, cost_ranges, columns, idle, core, trace, x, z
     )
 
 

@@ -120,7 +120,6 @@ def for_problem(policy: Player, problem: Problem) -> Player:
 
 
 def missing_from(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> list[str]:
-    """Which parameters without a default are not given."""
     return [name for name, one in parameters.items() if one.default is one.empty and name not in given]
 
 
@@ -153,7 +152,6 @@ def _check_costs_seen(spec: PolicySpec, problem: Problem) -> None:
 
 
 def _stated(spec: PolicySpec) -> dict[str, Any]:
-    """What the spec says, by the names of the constructor's parameters."""
     typed: dict[str, Any] = {
         "reward": spec.reward,
         "cost": spec.cost,

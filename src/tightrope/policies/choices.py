@@ -45,15 +45,13 @@ def estimates(model: Model, rows: Array | None, ids: Any) -> tuple[Array, Array]
 
 
 def failure_probability(failure: Any) -> float:
-    """A probability in (0, 1)."""
     p = finite_number("failure", failure, low=0.0, high=1.0, open_low=True)
     if p == 1.0:
-        raise InvalidInput("failure must lie in (0, 1), but got 1.")
+        raise InvalidInput(field="failure", must="lie in (0, 1)", got=1)
     return p
 
 
 def one_hot(row: int, J: int) -> Array:
-    """All probability on one row."""
     pi = np.zeros(J)
     pi[row] = 1.0
     return pi

@@ -9,26 +9,24 @@ from typing import Any, Self
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
 from tightrope.models import MODELS, Model, hooks
-from tightrope.models.model import NO_DECISION
 from tightrope.models.sizes import Sizes, Unsized, read_model
 from tightrope.offer import Offer, OfferReader
-from tightrope.policies.decision import Decision, Quote
-from tightrope.policies.hooks import arguments_in
+from tightrope.policies.decision import NOBODY, Decision, Quote, Sampling
+from tightrope.policies.hooks import PolicyHooks, arguments_in, learnt_by
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
-from tightrope.policies.plain_values import as_float
-from tightrope.policies.policy import Policy
+from tightrope.policies.policy import ROUND, Policy
+from tightrope.policies.rule_costs import RuleCosts
 from tightrope.policies.sizing import Context, numbers_of, sizes_in, sizes_of_rows
 from tightrope.policies.state_file import Arrays
+from tightrope.policies.watch import LOOK_EVERY, Watch
 from tightrope.problem import Problem, Seen, Setting
 from tightrope.rules import Rules, Units
-from tightrope.validation import LARGEST, Array, finite_number
-
-# The arguments of `decide`, in order.
-ROUND = ("features", "costs", "cost_features", "actions", "usage", "group")
+from tightrope.validation import Array
 
 
 class Constrained(Policy):
@@ -38,14 +36,16 @@ class Constrained(Policy):
     _reward: Any
     _cost: Any
     _input: OfferReader
-    _pending: PendingDecisions
+    _rule_costs: RuleCosts | None
+    # What the constructor was given, beside models, constraints and context.
+    _given: dict[str, Any]
     _seen: tuple[Seen, ...] | None = None
     context: Context
     # The models as they were given, as long as some of them have no sizes; empty once the policy has its models.
     _asked: dict[str, Model | Unsized | None]
     # Compiled code for offers of all actions, once there is any, and the round before which it does.
-    _fast: Any = None
-    _wake: float = math.inf
+    _fast: Any
+    _wake: float
 
     @abstractmethod
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
@@ -54,14 +54,82 @@ class Constrained(Policy):
         The same numbers to the bit, for what is weighed and drawn depends on the state and the offer alone.
         """
 
+    # Decide
+
+    def decide(  # type: ignore[override]
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[int | str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
+    ) -> Decision:
+        """Choose one action, and count its cost, or the estimate of it, in the totals.
+
+        Parameters
+        ----------
+        features : (J, d) array, (p,) for a model with parameters for each action, or a Catalogue; none for arms
+            φ of each action on offer, in any unit. J may change from round to round.
+        costs : (J, K) array or SparseCosts
+            The costs of each action on offer, in any unit. With `cost=` it is the cost features instead. Where some constraints are
+            seen after acting, only the columns of the others, (J, K_before), may be given.
+        cost_features : (J, d_w) array, or (p_w,)
+            ψ of each action on offer; `features` by default, where they are of that size.
+        actions : sequence of ids or names
+            Which action each row is; 0..J−1 by default.
+        usage, group
+            With rules they stand in for the cost matrix: see `Rules.costs`.
+        """
+        made, fast = self._pending.made, self._fast
+        if made >= self._look_at:
+            self._look()
+        if fast is not None and actions is None and made < self._wake:
+            decision: Decision | None = fast.decide(features, costs, cost_features, usage, group)
+            if decision is not None:
+                return decision
+        return self._decide_with_care(features, costs, cost_features, actions, usage, group)
+
+    def _decide_with_care(self, *given: Any) -> Decision:
+        return self._decide(self._take_offer(*given))
+
+    def learn(
+        self,
+        decision: Decision | int,
+        reward: Any = None,
+        costs: Any = None,
+        *,
+        usage: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take in the outcome of a decision, or a part of it, at any time and in any order; each part at most once.
+
+        Parameters
+        ----------
+        decision : Decision or int
+            A decision of this policy (or of the one that it was restored from), or its number.
+        reward : float, optional
+        costs : (K_after,) array, optional
+            The costs that are seen after acting, in the order of the constraints, or all K: usage less the limit, over the scale.
+        usage : mapping of usage names to numbers, optional
+            With rules, in place of costs.
+        """
+        fast = self._fast
+        if fast is None or not fast.learn(decision, reward, costs, usage):
+            self._learn_parts(decision, reward, costs, usage)
+
     def quote(self, *offer: Any, **given: Any) -> Quote:
-        """What `decide` would choose on an `Offer`, or on the arguments of `decide`: weighs and draws, and changes nothing."""
         if len(offer) == 1 and isinstance(offer[0], Offer):
             return self._weigh(self._admitted(offer[0]))
-        known = dict.fromkeys(ROUND) | dict(zip(ROUND, offer)) | given
+        reader, read, context = self._read(offer, given)
+        return replace(reader._weigh(read), note=(reader, context))
+
+    def _read(self, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[Self, Offer, Context]:
+        """A round of the arguments of `decide`; the policy with the sizes that it shows, and how contexts become numbers."""
+        known = dict(zip(ROUND, given)) | dict(named)
         reader = self._reader(known)
         known, context = _as_numbers(known, self.context)
-        return replace(reader._weigh(reader._input.offer(**known)), note=(reader, context))
+        return reader, reader._input.offer(**known), context
 
     def _admitted(self, offer: Offer) -> Offer:
         if self._asked:
@@ -85,13 +153,29 @@ class Constrained(Policy):
                 return decision
         return self._decide(self._admitted(offer))
 
+    def _decided(
+        self,
+        offer: Offer,
+        row: int,
+        trace: Array,
+        kept: tuple[Array | None, Array | None] | None = None,
+        sampling: Sampling = None,
+    ) -> Decision:
+        """The decision for a row, with φ and ψ `kept` until its outcome comes; without them only proposed."""
+        pending, ids, labels = self._pending, offer.ids, self._labels
+        action, version, number, owner = int(ids[row]), pending.version, pending.made, NOBODY
+        if kept is not None:
+            number, owner = pending.add(self._awaits, action, *kept, offer.group), pending.owner
+            self._watch.note_offer(ids, self._n_actions)
+        certain = not self._randomised
+        return Decision(action, row, number, owner, version, ids, trace, labels, sampling, certain)
+
     def _book(self, quote: Quote, row: int | None) -> Decision:
         if quote.note is not None:
             self._become(*quote.note)
         return self._decide(quote.offer, row)
 
     def _observed_costs(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
-        """The costs seen after acting, (K_after,), checked."""
         return self._input.observed(costs, usage, action, group)
 
     @property
@@ -107,6 +191,55 @@ class Constrained(Policy):
         return Setting(
             n_constraints=self._n_constraints or None, seen_before=known, reward=self._reward, cost=self._cost
         )
+
+    # Made, saved, restored
+
+    def _read_by(self, rules: Rules | None, known: NDArray[np.bool_], *, any_unit: bool) -> None:
+        """Read input by these rules from now on; `known` are the constraints that are seen before acting."""
+        self.rules, self._rule_costs = rules, None if rules is None else RuleCosts(rules)
+        self._input = OfferReader(
+            self._reward,
+            self._cost,
+            self._n_constraints,
+            known,
+            rules=rules,
+            rule_costs=self._rule_costs,
+            any_unit=any_unit,
+        )
+
+    def _begin(self) -> None:
+        """Nothing was decided yet. Not as properties: what fills a `__dict__` from outside slows every access to its attributes."""
+        self._n_actions = self._input.n_actions
+        self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(self._input.columns) else 0)
+        self._pending = PendingDecisions()
+        self._watch, self._look_at = Watch(self._n_constraints), LOOK_EVERY
+        self._fast, self._wake = None, math.inf
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            **self._given,
+            # That of rules, or of no costs, is not for the constructor.
+            "cost_range": self._given["cost_range"] if self.rules is None and self._n_constraints else None,
+            "constraints": self._constraints_as_data(),
+            **self._models_as_data(),
+            "context": self._context_as_data(),
+            **self._pending.settings(),
+        }
+
+    def _go_on(self, old: PolicyHooks, carried: tuple[str, ...]) -> None:
+        """Take over models, pending decisions and what else has these names from a policy of the same kind."""
+        now, carried = old.state(), ("reward/", "cost/", "pending/", "made", *carried)
+        now |= learnt_by(old, self._reward, self._cost)
+        self._load(self._state() | {name: array for name, array in now.items() if name.startswith(carried)})
+        self._pending.update(old.pending)
+
+    def _shown(self, *settings: str) -> str:
+        models = self._asked or {"reward": self._reward, "cost": self._cost}
+        shown = [f"{part}={one!r}" for part, one in models.items() if one is not None]
+        if "constraints" in self._settings():
+            K = self._n_constraints
+            shown.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
+        return f"{type(self).__name__}({', '.join([*shown, *settings])})"
 
     # Sizes that nobody typed
 
@@ -139,7 +272,6 @@ class Constrained(Policy):
         }
 
     def _for_problem(self, problem: Problem) -> Self:
-        """The policy, or one like it that has the sizes of a problem where nobody typed any."""
         return self._sized({part: sizes_in(problem, part) for part in self._asked}) if self._asked else self
 
     def _sized(self, sizes: Mapping[str, Sizes]) -> Self:
@@ -185,11 +317,7 @@ class Constrained(Policy):
         return offers
 
     def _take_offer(self, *given: Any, **named: Any) -> Offer:
-        """One round that is about to be decided: the arguments of `decide`."""
-        known = dict.fromkeys(ROUND) | dict(zip(ROUND, given)) | named
-        reader = self._reader(known)
-        known, context = _as_numbers(known, self.context)
-        offer = reader._input.offer(**known)
+        reader, offer, context = self._read(given, named)
         self._become(reader, context)
         return offer
 
@@ -208,7 +336,6 @@ class Constrained(Policy):
         return super()._roll_back(then, learnt_only=learnt_only)
 
     def _size_by_log(self, features: Any, cost_features: Any) -> None:
-        """Take the sizes that are lacking from rows of past decisions."""
         if self._asked:
             J, psi = self._input.n_actions, features if cost_features is None else cost_features
             widths = {"reward": features, "cost": psi}
@@ -219,7 +346,6 @@ class Constrained(Policy):
             self._become(self._sized(sizes), self.context)
 
     def _models_as_data(self) -> dict[str, Any]:
-        """The models in `settings`, by part."""
         models = self._asked or {"reward": self._reward, "cost": self._cost}
         return {
             part: None if one is None else dict(one.settings) if isinstance(one, Unsized) else one.settings()
@@ -237,13 +363,7 @@ class Constrained(Policy):
             else self.context and list(self.context)
         )
 
-    def _shown_models(self) -> list[str]:
-        """For a `repr`."""
-        models = self._asked or {"reward": self._reward, "cost": self._cost}
-        return [f"{part}={one!r}" for part, one in models.items() if one is not None]
-
     def _constraints_as_data(self) -> Any:
-        """What the constructor reads: K, when each is seen, or the rules."""
         rules = self.rules
         if rules is None:
             return self._n_constraints if self._seen is None else list(self._seen)
@@ -251,43 +371,18 @@ class Constrained(Policy):
         return {"rules": rules.to_data(), "actions": list(rules.actions), **declared}
 
     def _offer(self, *given: Any, **named: Any) -> Offer:
-        known = dict.fromkeys(ROUND) | dict(zip(ROUND, given)) | named
-        return self._input.offer(**_as_numbers(known, self.context)[0])
+        return self._input.offer(**_as_numbers(dict(zip(ROUND, given)) | named, self.context)[0])
 
     def _checked_offer(self, **given: Any) -> Offer:
         return self._offer(**given)
 
-    def _learn_parts(self, decision: Decision | int, reward: Any, costs: Any, usage: Any) -> None:
-        """The careful way of `learn`: all parts are checked before the first is learnt."""
-        reward = as_float(reward)
-        number = self._pending.number_of(decision)
-        pending = self._pending[number]
-        if reward is None and costs is None and usage is None:
-            raise InvalidInput("learn needs a reward, costs, or both.")
-        parts, y, w = 0, None, None
-        if reward is not None:
-            self._pending.require(number, AWAITS_REWARD)
-            low, high = self._reward_range or (-LARGEST, LARGEST)
-            y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
-            hooks.check_outcome(self._reward, y)
-        if costs is not None or usage is not None:
-            if self._cost is None:
-                raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
-            self._pending.require(number, AWAITS_COSTS)
-            w = self._observed_costs(costs, usage, pending[1], pending[4])
-            hooks.check_outcome(self._cost, w)
-            parts |= AWAITS_COSTS
-        self._note_decision(number)
-        if y is not None:
-            self._learn_reward(pending, y)
-        if w is not None:
-            self._learn_costs(pending, w)
-        self._note_decision(NO_DECISION)
-        self._pending.learnt(number, parts)
+    def _costs_can_come(self) -> bool:
+        if self._cost is None:
+            raise InvalidInput("Costs were already passed to decide(); learn() takes only the reward.")
+        return True
 
 
 def _as_numbers(given: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], Context]:
-    """A round with its features as numbers, and how they became that."""
     features, names = numbers_of(given.get("features"), context)
     psi, names = numbers_of(given.get("cost_features"), names)
     return {**given, "features": features, "cost_features": psi}, names

@@ -24,35 +24,30 @@ def read_constraints(
         saved = constraints["rules"], constraints["actions"]
         constraints = Rules.from_data(*saved, groups=constraints.get("groups"))
     if isinstance(constraints, Rules):
-        known = np.asarray(constraints.seen, dtype=bool)
-        if cost is not None and known.all():
-            raise InvalidInput(
-                "cost is a model of costs that are seen after acting, but every rule here is seen before."
-            )
-        return constraints, constraints.n_constraints, None, known
-    if (
+        rules, K, told = constraints, constraints.n_constraints, None
+        before = np.asarray(constraints.seen, dtype=bool)
+    elif (
         isinstance(constraints, tuple | list)
         and constraints
         and all(isinstance(one, str) for one in constraints)
     ):
-        K = len(constraints)
+        rules, K = None, len(constraints)
         seen = when_seen("constraints", constraints, K)
-        before = which_before(seen, K)
-        if cost is not None and before.all():
-            raise InvalidInput(
-                "cost is the model of the costs that are seen after acting: here all are seen before."
-            )
-        return None, K, seen if isinstance(seen, tuple) else None, before
-    K = whole_number("constraints must be Rules or their number, which", constraints)
-    return None, K, None, np.full(K, cost is None)
+        told, before = seen if isinstance(seen, tuple) else None, which_before(seen, K)
+    else:
+        K = whole_number("constraints must be Rules or their number, which", constraints)
+        return None, K, None, np.full(K, cost is None)
+    if cost is not None and before.all():
+        raise InvalidInput(
+            "cost is a model of costs that are seen after acting, but here all are seen before."
+        )
+    return rules, K, told, before
 
 
 def finite_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array | None:
     """What each of K costs is known to lie in, (K, 2); None where nothing is known."""
     if rules is not None:
-        if cost_range is not None:
-            raise InvalidInput("cost_range comes from the rules' declared ranges: do not give it as well.")
-        ranges = np.array(rules.cost_range, dtype=float).reshape(K, 2)
+        ranges = _ranges_of(rules, cost_range)
         for k, column in enumerate(rules.columns):
             if not column.rule.declared:
                 # The limit tells about how large costs are, in any unit; where it is 0 nothing does.
@@ -63,28 +58,28 @@ def finite_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array | None:
         return None
     given = finite_array("cost_range", np.asarray(cost_range, dtype=float), (2,), (K, 2))
     ranges = np.array(np.broadcast_to(given, (K, 2)))
-    bad = ranges[:, 0] > ranges[:, 1]
-    if bad.any():
-        k = int(np.argmax(bad))
-        raise InvalidInput(
-            f"`low ≤ high` must hold in cost_range, but constraint {k} has {tuple(ranges[k].tolist())}."
-        )
+    _require_order(ranges, "≤", ranges[:, 0] <= ranges[:, 1])
     return ranges
 
 
 def unit_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array:
     """What each of K costs is known to lie in, (K, 2), for a policy that takes costs in [−1, 1]."""
     if rules is not None:
-        if cost_range is not None:
-            raise InvalidInput("cost_range comes from the rules' declared ranges: do not give it as well.")
-        return np.array(rules.cost_range, dtype=float).reshape(K, 2)
+        return _ranges_of(rules, cost_range)
     given = real_array("cost_range", (-1.0, 1.0) if cost_range is None else cost_range, (2,), (K, 2))
     ranges = np.array(np.broadcast_to(given, (K, 2)))
     require_range("cost_range", ranges, -1.0, 1.0)
-    bad = ranges[:, 0] >= ranges[:, 1]
-    if bad.any():
-        k = int(np.argmax(bad))
-        raise InvalidInput(
-            f"`low < high` must hold in cost_range, but constraint {k} has {tuple(ranges[k].tolist())}."
-        )
+    _require_order(ranges, "<", ranges[:, 0] < ranges[:, 1])
     return ranges
+
+
+def _ranges_of(rules: Rules, cost_range: Any) -> Array:
+    if cost_range is not None:
+        raise InvalidInput("cost_range comes from the rules' declared ranges: do not give it as well.")
+    return np.array(rules.cost_range, dtype=float).reshape(-1, 2)
+
+
+def _require_order(ranges: Array, sign: str, good: NDArray[np.bool_]) -> None:
+    for k in np.flatnonzero(~good).tolist():
+        low, high = ranges[k].tolist()
+        raise InvalidInput(f"`low {sign} high` must hold in cost_range, but constraint {k} has {low, high}.")

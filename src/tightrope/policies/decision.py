@@ -28,7 +28,6 @@ class Members(msgspec.Struct, frozen=True, tag="members", eq=False):
     shifts: bytes
 
     def array(self, J: int) -> Array:
-        """The shifts, (M, J)."""
         return np.frombuffer(self.shifts).reshape(-1, J)
 
 
@@ -139,7 +138,6 @@ class Decision(msgspec.Struct, tag="decision", eq=False):
         return displays.page(f"Decision {self.number}: {called}{drawn}", *why.html_parts())
 
     def _chance(self) -> float | None:
-        """The probability, where it can be told."""
         try:
             chance = self.probability
         except InvalidInput:  # too many actions to compute it
@@ -160,7 +158,6 @@ class Quote(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def version(self) -> int:
-        """Of the state in which it was made."""
         return self.proposed.version
 
 
@@ -208,7 +205,6 @@ class Explanation(AsFrame):
         ]
 
     def frame_rows(self) -> list[dict[str, Any]]:
-        """One row for each action on offer, with a column for the penalty of each constraint."""
         return [
             {
                 **{name: value for name, value in row.items() if name != "penalties"},
@@ -218,7 +214,6 @@ class Explanation(AsFrame):
         ]
 
     def html_parts(self) -> list[displays.Html]:
-        """The table, the prices in words and the round, as a notebook shows them; of many actions those of the highest value."""
         columns = self._columns()
         order = list(range(len(self.actions)))
         if len(order) > _ROWS:
@@ -264,7 +259,6 @@ class Explanation(AsFrame):
         return columns
 
     def _last_lines(self) -> list[str]:
-        """What the prices are made of, or V, ε and the queue."""
         last = f"round {self.round}"
         if self.words:
             more = len(self.words) - _SHOWN

@@ -24,22 +24,20 @@ __all__ = ["Player", "PolicyHooks", "Traits", "Watched", "arguments_in", "restor
 
 
 class Player(Protocol):
-    """Whatever can be simulated: a `Policy`, or an object of your own. It may state `Traits` as `hooks`."""
+    """Whatever can be simulated: a `Policy`, or an object of your own. It may state `Traits` as `hooks`.
+
+    `decide` chooses an action, or an object that has one as `.action`; `learn` takes in a reward, and the costs that are seen after
+    acting; `copy` makes an independent player in the same state, whose randomness comes from the seed given.
+    """
 
     @property
-    def decide(self) -> Callable[..., Any]:
-        """Choose an action, or an object that has one as `.action`."""
-        ...
+    def decide(self) -> Callable[..., Any]: ...
 
     @property
-    def learn(self) -> Callable[..., None]:
-        """Take in a reward, and the costs that are seen after acting."""
-        ...
+    def learn(self) -> Callable[..., None]: ...
 
     @property
-    def copy(self) -> Callable[..., Any]:
-        """An independent player in the same state, whose randomness comes from the seed given."""
-        ...
+    def copy(self) -> Callable[..., Any]: ...
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -133,23 +131,15 @@ class Watched(Protocol):
     kind: ClassVar[str]
 
     @property
-    def hooks(self) -> PolicyHooks:
-        """What it is asked."""
-        ...
+    def hooks(self) -> PolicyHooks: ...
 
     @property
-    def rounds(self) -> int:
-        """How many decisions were made."""
-        ...
+    def rounds(self) -> int: ...
 
     @property
-    def totals(self) -> Array:
-        """Cumulative costs, (K,)."""
-        ...
+    def totals(self) -> Array: ...
 
-    def concerns(self) -> list[Concern]:
-        """All that is to be told."""
-        ...
+    def concerns(self) -> list[Concern]: ...
 
 
 def traits_of(player: Any) -> Traits:

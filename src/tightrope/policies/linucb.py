@@ -46,8 +46,3 @@ class LinUCB(PessimisticOptimistic):
     def _settings(self) -> dict[str, Any]:
         kept = ("reward", "context", "horizon", "owner", "version", "pending_groups")
         return {name: value for name, value in super()._settings().items() if name in kept}
-
-    def __repr__(self) -> str:
-        horizon = self._settings()["horizon"]
-        shown = [*self._shown_models(), *([] if horizon is None else [f"horizon={horizon}"])]
-        return f"LinUCB({', '.join(shown)})"

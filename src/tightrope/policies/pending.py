@@ -29,10 +29,10 @@ class PendingDecisions(dict[int, Pending]):
 
     >>> decisions = PendingDecisions()
     >>> number = decisions.add(AWAITS_REWARD, 2)
-    >>> decisions.find(number)[1]
+    >>> decisions[number][1]
     2
     >>> decisions.learnt(number, AWAITS_REWARD)
-    >>> decisions.find(number)
+    >>> decisions.number_of(number)
     Traceback (most recent call last):
     ...
     tightrope.errors.InvalidInput: decision 0 has had its whole outcome already, or was forgotten.
@@ -47,7 +47,6 @@ class PendingDecisions(dict[int, Pending]):
     def add(
         self, awaits: int, action: int, phi: Array | None = None, psi: Array | None = None, group: Any = None
     ) -> int:
-        """Keep a new decision, and give it its number."""
         number = self.made
         self.made = number + 1
         self.version += 1
@@ -55,7 +54,6 @@ class PendingDecisions(dict[int, Pending]):
         return number
 
     def close(self, number: int) -> None:
-        """A decision has its whole outcome, or is waited for no longer."""
         del self[number]
         self.version += 1
 
@@ -74,7 +72,6 @@ class PendingDecisions(dict[int, Pending]):
             )
 
     def number_of(self, decision: Decision | int) -> int:
-        """The number of a decision that still awaits a part of its outcome."""
         if isinstance(decision, Decision):
             if decision.owner == NOBODY:
                 raise InvalidInput(
@@ -93,12 +90,7 @@ class PendingDecisions(dict[int, Pending]):
             raise InvalidInput(f"decision {number} has had its whole outcome already, or was forgotten.")
         return number
 
-    def find(self, decision: Decision | int) -> Pending:
-        """What is kept of a decision that still awaits a part of its outcome."""
-        return self[self.number_of(decision)]
-
     def require(self, number: int, part: int) -> None:
-        """Refuse a part of an outcome that came before."""
         if not self[number][0] & part:
             raise InvalidInput(
                 f"decision {number} has its {'reward' if part == AWAITS_REWARD else 'costs'} already."
@@ -143,7 +135,6 @@ class PendingDecisions(dict[int, Pending]):
         self.set_groups(settings["pending_groups"])
 
     def set_groups(self, groups: list[Any] | None) -> None:
-        """Give each its group again, in the order of the decisions."""
         for number, group in zip(list(self), groups or ()):
             entry = self[number]
             self[number] = (*entry[:4], tuple(group) if isinstance(group, list) else group, entry[5])

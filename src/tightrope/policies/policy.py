@@ -44,6 +44,8 @@ from tightrope.validation import (
 
 __all__ = ["Choice", "Policy"]
 
+# The arguments of `decide`, in order.
+ROUND = ("features", "costs", "cost_features", "actions", "usage", "group")
 # A hook is what a policy has under the same name with a leading underscore.
 _HOOKS = PolicyHooks.__struct_fields__
 _own_hooks = attrgetter(*(f"_{name}" for name in _HOOKS))
@@ -125,12 +127,10 @@ class Policy:
         )
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
-        """Take in the reward of a decision."""
         if self._reward is not None:
             self._reward.learn(pending[2], reward, pending[1])
 
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
-        """Take in the K costs of a decision, which are seen after acting."""
         if self._cost is not None:
             self._cost.learn(pending[3], costs, pending[1])
 
@@ -155,7 +155,6 @@ class Policy:
         return {}
 
     def _setting(self) -> Setting:
-        """What the policy asks of its problem."""
         return self._asks()
 
     def _asks(self, **more: Any) -> Setting:
@@ -171,23 +170,18 @@ class Policy:
 
     @property
     def _cost_bounds(self) -> Array:
-        """What observed costs must lie in, (K, 2)."""
         return np.array([[-COST_LIMIT, COST_LIMIT]] * self._n_constraints)
 
     def _own_concerns(self) -> list[Concern]:
-        """What stands in the way of this kind of policy, by its models and queues or prices as they are."""
         return []
 
     def _remedy_of_totals(self, constraints: Sequence[int]) -> str:
-        """What helps where the totals of these constraints stay above zero."""
         return "The shadow-price policy takes running totals into account; `tightrope oracle SPEC` says if the rules can be met."
 
     def _cost_sizes(self) -> Array:
-        """How large a cost of each constraint is, (K,): a total that is smaller is of no concern."""
         return np.ones(self._n_constraints)
 
     def _cost_scales(self) -> Array:
-        """What turns the total of each constraint, (K,), into the units of its rule."""
         return np.ones(self._n_constraints)
 
     # What follows
@@ -219,7 +213,6 @@ class Policy:
         return policy_page(self)
 
     def _look(self) -> None:
-        """Look at the policy before a decision, `_look_at` having come."""
         self._look_at = next_look(self._pending.made)
         self._watch.look(self)
 
@@ -364,14 +357,9 @@ class Policy:
         >>> len(policy.decide_many(rounds=2))
         2
         """
-        given = {
-            "features": features,
-            "costs": costs,
-            "cost_features": cost_features,
-            "actions": actions,
-            "usage": usage,
-            "group": group,
-        }
+        given = dict(zip(ROUND, (features, costs, cost_features, actions, usage, group)))
+        if rounds is None and (made := self._decide_at_once(given)) is not None:
+            return made
         lengths = {name: rounds_given(name, value) for name, value in given.items() if value is not None}
         if rounds is not None:
             lengths["rounds"] = whole_number("rounds", rounds)
@@ -395,6 +383,10 @@ class Policy:
                 self._watch.note_totals(self.totals, self.rounds)
             made.append(self._decide(offer))
         return made
+
+    def _decide_at_once(self, given: Mapping[str, Any]) -> list[Decision] | None:
+        """What `decide_many` was given, in one compiled call; None where there is none for it."""
+        return None
 
     def explain(self, what: Decision | Quote) -> Explanation:
         """Why a decision of this policy was made, or what is behind a quote: rewards, penalties and values of all actions on offer.
@@ -433,54 +425,62 @@ class Policy:
         usage: Mapping[str, Any] | None = None,
     ) -> None:
         """Take in the outcome of a decision, or a part of it, at any time and in any order; each part at most once."""
+        if usage is not None:
+            raise InvalidInput("usage needs rules, which this policy does not take: give costs.")
+        if self._learns:
+            self._learn_parts(decision, reward, costs, None)
+            return
+        parts = AWAITS_REWARD * (reward is not None) | AWAITS_COSTS * (costs is not None)
+        self._pending.learnt(self._pending.number_of(decision), parts or AWAITS_REWARD | AWAITS_COSTS)
+
+    def _learn_parts(self, decision: Decision | int, reward: Any, costs: Any, usage: Any) -> None:
+        """The careful way of `learn`: all parts are checked before the first is learnt."""
         reward = as_float(reward)
         number = self._pending.number_of(decision)
         pending = self._pending[number]
-        if usage is not None:
-            raise InvalidInput("usage needs rules, which this policy does not take: give costs.")
         parts, y, w = 0, None, None
-        if not self._learns:
-            parts = AWAITS_REWARD * (reward is not None) | AWAITS_COSTS * (costs is not None)
-            self._pending.learnt(number, parts or AWAITS_REWARD | AWAITS_COSTS)
-            return
-        if reward is None and (costs is None or not pending[0] & AWAITS_COSTS):
-            raise InvalidInput("learn needs a reward, costs, or both.")
         if reward is not None:
             self._pending.require(number, AWAITS_REWARD)
             low, high = self._reward_range or (-LARGEST, LARGEST)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
             if self._reward is not None:
                 hooks.check_outcome(self._reward, y)
-        if costs is not None and self._n_constraints:
-            if self._sees_costs:
-                raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
-            self._pending.require(number, AWAITS_COSTS)
-            w = self._observed(costs)
-            if self._cost is not None:
-                hooks.check_outcome(self._cost, w)
-        if costs is not None:
+        if costs is not None or usage is not None:
             parts |= AWAITS_COSTS
+            if self._costs_can_come():
+                self._pending.require(number, AWAITS_COSTS)
+                w = self._observed_costs(costs, usage, pending[1], pending[4])
+                if self._cost is not None:
+                    hooks.check_outcome(self._cost, w)
+        if y is None and w is None:
+            raise InvalidInput("learn needs a reward, costs, or both.")
         self._note_decision(number)
         self._learn_outcome(pending, y, w, complete=not pending[0] & ~parts)
         self._note_decision(NO_DECISION)
         if w is not None:
-            self._ledger.book(w)
+            self._book_costs(w)
         self._pending.learnt(number, parts)
+
+    def _costs_can_come(self) -> bool:
+        """Whether costs are seen after acting; refused where all were seen before."""
+        if self._n_constraints and self._sees_costs:
+            raise InvalidInput("Costs were already passed to decide(); learn() takes only the reward.")
+        return self._n_constraints > 0
+
+    def _book_costs(self, costs: Array) -> None:
+        self._ledger.book(costs)
 
     @property
     def _counts_seconds(self) -> bool:
-        """Whether some model has a half-life in seconds, and waits for `elapse`."""
         return any(isinstance(hooks.half_life(model), str) for model in self._models_of_its_own())
 
     def _elapse(self, seconds: float) -> None:
-        """So many seconds go by: what models with a half-life in seconds have learnt fades; others count rounds by themselves."""
         for model in self._models_of_its_own():
             if isinstance(hooks.half_life(model), str):
                 hooks.elapse(model, finite_number("seconds", seconds, low=0.0))
                 self._pending.version += 1
 
     def _background(self) -> list[BackgroundWork]:
-        """What is done in the background, such as fits of models; always in the same order."""
         return [one for model in self._models_of_its_own() for one in hooks.background(model)]
 
     def forget(self, decision: Decision | int) -> None:
@@ -506,12 +506,10 @@ class Policy:
         write_state(path, self.kind, self._settings(), self._state())
 
     def _settings(self) -> dict[str, Any]:
-        """All that is not arrays, as plain data."""
         given = {name: _plain(self._parameter(name)) for name in inspect.signature(type(self)).parameters}
         return {**given, **self._pending.settings()}
 
     def _state(self) -> Arrays:
-        """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
         return {
             **self._pending.arrays(*self._kept_lengths()),
             **{name: array.copy() for name, array in self._all_arrays().items()},
@@ -565,7 +563,6 @@ class Policy:
         return name.startswith(("reward/", "cost/", "rewards/", "usage/"))
 
     def _load(self, arrays: Arrays) -> None:
-        """Become what gave these arrays as its `state`; pending decisions lose their groups."""
         self._make_room(arrays)
         for name, array in self._all_arrays().items():
             array[...] = checked(arrays, name, array.dtype, array.shape)
@@ -592,24 +589,14 @@ class Policy:
 
     # Helpers
 
-    def _offer(
-        self,
-        features: Any = None,
-        costs: Any = None,
-        cost_features: Any = None,
-        actions: Any = None,
-        usage: Any = None,
-        group: Any = None,
-        context: Any = None,
-    ) -> Offer:
-        given = {"features": features, "costs": costs, "actions": actions}
+    def _offer(self, *given: Any, **named: Any) -> Offer:
+        """One round, of the arguments of `decide`."""
+        known = dict(zip((*ROUND, "context"), given)) | named
         names, why = self._refuses
         for name in names:
-            if given[name] is not None:
+            if known.get(name) is not None:
                 raise InvalidInput(f"{type(self).__name__} takes no {name}: it is for {why}.")
-        return self._admitted(
-            self._input.offer(features, costs, cost_features, actions, usage, group, context=context)
-        )
+        return self._admitted(self._input.offer(**known))
 
     def _admitted(self, offer: Offer) -> Offer:
         """An offer as `_choose` reads it: with costs if the policy sees them, and a row of features for each action."""
@@ -624,7 +611,6 @@ class Policy:
         return replace(offer, phi=rows_for_each(offer.phi, J), psi=rows_for_each(offer.psi, J), W=W)
 
     def _take_offers(self, rounds: Sequence[Mapping[str, Any]]) -> list[Offer]:
-        """Rounds that are about to be decided, checked."""
         offers = []
         for i, given in enumerate(rounds):
             try:
@@ -638,7 +624,6 @@ class Policy:
         return self._book(self._weigh(offer), forced)
 
     def _weigh(self, offer: Offer) -> Quote:
-        """What would be decided; changes nothing."""
         choice = self._choose(offer)
         return Quote(offer, self._decision(offer, choice, NOBODY), self._pending.owner, choice)
 
@@ -665,7 +650,7 @@ class Policy:
         made, version, action = self._pending.made, self._pending.version, int(offer.ids[row])
         return Decision(action, row, made, owner, version, offer.ids, trace, self._labels, None, certain)
 
-    def _observed(self, costs: Any) -> Array:
+    def _observed_costs(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
         K = self._n_constraints
         shapes: list[tuple[int | None, ...]] = [(K,), *([()] if K == 1 else [])]
         w = real_array("costs", costs, *shapes).reshape(K)

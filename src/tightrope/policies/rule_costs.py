@@ -95,12 +95,10 @@ class RuleCosts:
         return self.rules.costs(usage, group, ids) if W is None else W
 
     def observed(self, usage: Any, action: int, group: Any = None) -> Array:
-        """As `Rules.observed`; `group` by `plain_group`."""
         w = _filled(self.said(usage, group, after=True), self._alone[action])
         return self.rules.observed(usage, action, group) if w is None else w[0]
 
     def force(self, group: Any) -> Force:
-        """What counts in a context of this group."""
         found = self._forces.get(group)
         if found is None:
             force = self.rules.in_force(group)

@@ -52,7 +52,7 @@ def read_context(context: Any) -> Context:
         return None
     names = tuple(context) if isinstance(context, list | tuple) else (context,)
     if not names or not all(isinstance(one, str) for one in names) or isinstance(context, str):
-        raise InvalidInput(f"context must be an Encoder or a list of names, but got {context!r}.")
+        raise InvalidInput(field="context", must="be an Encoder or a list of names", got=context)
     return names
 
 
@@ -81,6 +81,5 @@ def _number(name: str, value: Any) -> float:
             return float(value)
     except (TypeError, ValueError):
         pass
-    raise InvalidInput(
-        f"context.{name} must be a number, but got {value!r}; give the policy context=tr.Encoder().fit(table) for other columns."
-    )
+    remedy = "Give the policy context=tr.Encoder().fit(table) for other columns."
+    raise InvalidInput(field=f"context.{name}", must="be a number", got=value, remedy=remedy)

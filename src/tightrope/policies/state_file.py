@@ -47,7 +47,6 @@ def checked(arrays: Arrays, name: str, dtype: DTypeLike, shape: tuple[int, ...])
 
 
 def sealed(entries: Arrays) -> bytes:
-    """The archive of `entries`, ended by the SHA-256 of all that comes before it."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, array in entries.items():
@@ -59,7 +58,6 @@ def sealed(entries: Arrays) -> bytes:
 
 
 def read_state(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Arrays]:
-    """Kind, settings and arrays of a saved policy, verified."""
     raw = Path(path).read_bytes()
     if hashlib.sha256(raw[:-SEAL]).hexdigest().encode() != raw[-SEAL:]:
         raise StateDamagedError(

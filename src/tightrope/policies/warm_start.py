@@ -59,7 +59,7 @@ def read_log(
     phi, w, psi = _rows(read, "features", features, reward, n), None, None
     if costs is not None:
         if cost is None:
-            raise InvalidInput("costs are seen before acting here: warm_start takes the rewards alone.")
+            raise InvalidInput("here costs are seen before acting; warm_start() takes only the rewards.")
         K = len(read.columns)
         given = real_array(
             "costs", costs, (n, K), *([(n,)] if K == 1 else []), *([(n, read.K)] if K < read.K else [])
@@ -95,7 +95,6 @@ def encoded(
 
 
 def require_readable(name: str, rows: Array, model: Model) -> None:
-    """Refuse rows that a model can't read: NaN, Inf, or norms above 1 where that is asked for."""
     if hooks.unit_features(model):
         require_rows_in_ball(name, rows)
     else:
@@ -103,19 +102,17 @@ def require_readable(name: str, rows: Array, model: Model) -> None:
 
 
 def require_in_ranges(costs: Array, ranges: Array) -> Array:
-    """Refuse observed costs outside what they are known to lie in."""
     require_range("costs", costs, ranges[:, 0] - COST_ROUNDING, ranges[:, 1] + COST_ROUNDING)
     return costs
 
 
 def _costs_of_usage(read: OfferReader, costs: Any, usage: Any, group: Any, actions: Any) -> Any:
-    """What was used, by name, made costs by the rules."""
     if costs is not None:
         raise InvalidInput("give costs, or usage by name, not both.")
     if read.rules is None:
         raise InvalidInput("usage needs rules: make the policy with constraints=Rules([...]).")
     if not isinstance(usage, Mapping):
-        raise InvalidInput(f"usage must be a mapping from names to numbers, but got {usage!r}")
+        raise InvalidInput(field="usage", must="be a mapping from names to numbers", got=usage)
     return read.rules.logged(usage, actions, group, after=True)
 
 
@@ -135,5 +132,5 @@ def _ids(read: OfferReader, actions: Any, n: int, models: list[Model]) -> list[i
         return [0] * n
     ids = read.registry.ids(actions) if len(actions) else []
     if len(ids) != n:
-        raise InvalidInput(f"actions must have one entry for each of {n} rewards, but got {len(ids)}.")
+        raise InvalidInput(field="actions", must=f"have one entry for each of {n} rewards", got=len(ids))
     return ids

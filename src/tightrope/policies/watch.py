@@ -67,7 +67,6 @@ class Watch:
         self.whole_at = FIRST_LOOK
 
     def note_offer(self, ids: Any, n_actions: int | None) -> None:
-        """Take note of what is on offer, where that is not everything."""
         if n_actions is None or len(ids) >= n_actions:
             return
         if self.offered is None:
@@ -76,7 +75,6 @@ class Watch:
         self.few += 1
 
     def look(self, policy: Watched) -> None:
-        """Note which totals are above zero, and tell what is new."""
         self.note_totals(policy.totals, policy.rounds)
         if policy.rounds >= self.whole_at:
             self.whole_at = next_whole_look(policy.rounds)
@@ -85,7 +83,6 @@ class Watch:
             self.tell(policy, self.totals_above(policy))
 
     def note_totals(self, totals: Array, rounds: int) -> None:
-        """Note which totals are above zero."""
         above = totals > 0.0
         if len(above) != len(self.since):
             self.since = np.zeros(len(above), dtype=np.int64)
@@ -93,7 +90,6 @@ class Watch:
         self.since[above & (self.since == 0)] = rounds
 
     def tell(self, policy: Watched, concerns: Sequence[Concern]) -> None:
-        """Tell what is new of these."""
         for concern in concerns:
             if concern.kind not in self.told:
                 self.told.add(concern.kind)
@@ -193,7 +189,6 @@ def costs_not_seen(hooks: PolicyHooks, rounds: int) -> list[Concern]:
 
 
 def costs_awaited(hooks: PolicyHooks) -> int:
-    """How many decisions await their costs."""
     return sum(1 for one in hooks.pending.values() if one[0] & AWAITS_COSTS)
 
 
@@ -204,7 +199,6 @@ def units_counted(rules: Rules | None, K: int) -> Units:
 
 
 def constraint_words(rules: Rules | None, K: int) -> tuple[str, ...]:
-    """Each of K constraints in words."""
     if rules is not None:
         return tuple(str(column.rule) for column in rules.columns)
     return tuple(f"constraint {k}" for k in range(K))

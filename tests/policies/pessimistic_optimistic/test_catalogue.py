@@ -171,7 +171,7 @@ def test_bad_input_is_refused_and_nothing_changes():
     refused("need a Ridge reward model", catalogue, np.zeros((2, 1)), arms)
     measured = tr.PessimisticOptimistic(reward=tr.Ridge(2), constraints=1)
     refused("can't be measured on SparseCosts", catalogue, tr.policies.SparseCosts(ones, [0.5]), measured)
-    with pytest.raises(tr.InvalidInput, match="features and costs alone"):
+    with pytest.raises(tr.InvalidInput, match="takes only features and costs"):
         tr.policies.LinUCB(tr.Ridge(2)).decide(catalogue, actions=[0, 1])
     for bad in (np.ones((2, 2)), np.full((2, 2), np.nan), np.zeros((0, 2)), np.eye(2, dtype=np.float32)):
         with pytest.raises(tr.InvalidInput, match="features"):

@@ -325,7 +325,7 @@ def test_usage_is_refused_where_costs_are_seen_before_acting():
     x = np.array([0.6, 0.6])
     for _ in range(3):
         decision = policy.decide(x, usage={"hours": 0.5})
-        with pytest.raises(tr.InvalidInput, match="learn takes the reward alone"):
+        with pytest.raises(tr.InvalidInput, match="takes only the reward"):
             policy.learn(decision, 1.0, usage={"hours": 0.5})
         policy.learn(decision, 1.0)
 

@@ -220,7 +220,7 @@ CASES = [
     ("A", lambda p: p.learn(2, [1.0]), "reward must be a number, but got [1.0]"),
     ("A", lambda p: p.learn(2, 1j), "reward must be a number, but got 1j"),
     ("A", lambda p: p.learn(2, 10**400), "reward must be finite, but got 1000"),
-    ("A", lambda p: p.learn(2, 0.5, [0.1, 0.1]), "costs are seen before acting here: learn takes the reward alone"),
+    ("A", lambda p: p.learn(2, 0.5, [0.1, 0.1]), "Costs were already passed to decide(); learn() takes only the reward"),
     ("B", lambda p: p.learn(1, 0.5, [0.1, 0.2]), "decision 1 has its costs already"),
     ("B", lambda p: p.learn(2, 0.5, [0.1]), "costs must have shape (2,), but got (1,)"),
     ("B", lambda p: p.learn(2, 0.5, 0.1), "costs must have shape (2,), but got ()"),
@@ -339,7 +339,7 @@ def A(**settings):
             lambda: tr.PessimisticOptimistic(
                 reward=tr.Ridge(2), cost=tr.Ridge(2), constraints=rules(), slater=0.1
             ),
-            "cost is a model of costs that are seen after acting, but every rule here is seen before",
+            "cost is a model of costs that are seen after acting, but here all are seen before",
         ),
         (
             lambda: tr.PessimisticOptimistic(

@@ -98,7 +98,7 @@ def test_a_file_holds_it(tmp_path):
     play(policy, setting, 75)
     policy.save(tmp_path / "policy")
     twin = tr.load(tmp_path / "policy")
-    assert twin.half_life == 30.0
+    assert twin.hooks.settings()["half_life"] == 30.0
     assert "half_life=30" in repr(twin)
     assert actions(play(policy, setting, 40, start=75)) == actions(play(twin, setting, 40, start=75))
     assert equal_states(policy.hooks.state(), twin.hooks.state())

@@ -90,7 +90,7 @@ class LazyChoices:
     ) -> tuple[int, int, Callable[[], Array]]:
         K = self.K
         if costs.shape != (len(phi), K):
-            raise InvalidInput(f"costs must have shape ({len(phi)}, {K}), but got {costs.shape}.")
+            raise InvalidInput(field="costs", must=f"have shape ({len(phi)}, {K})", got=costs.shape)
         before, numbers = np.empty(K), np.empty(kernels.trace_size(kernels.SHOWN, 0))
         row, n = kernels.decide_sparsely(
             phi,

@@ -48,7 +48,6 @@ class OutsideRewards:
         return self.far
 
     def concerns(self) -> list[Concern]:
-        """In words, where they can't be noise."""
         if not self.far:
             return []
         lie = "reward lies" if self.count == 1 else "rewards lie"
@@ -159,13 +158,11 @@ def remedy_of_totals(at: Standing) -> str:
 
 
 def epsilon(at: Standing, t: int) -> float:
-    """ε_t, capped where it is."""
     core = kernels.core_views(at.core)
     return min(float(core.limits[0]), Schedule(*core.epsilon.tolist())(t, at.horizon))
 
 
 def _confidence(at: Standing, t: float) -> float:
-    """T of the confidence sets in round t."""
     return float(at.horizon or t)
 
 

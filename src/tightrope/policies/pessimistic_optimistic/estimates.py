@@ -40,7 +40,7 @@ def optimistic_choice(model: Any, offer: Offer, core: Array, trace: Array, x: Ar
     J, costs = len(ids), W.reshape(-1)
     if not kernels.costs_are_valid(costs, J, core) or not (phi is None or np.isfinite(phi).all()):
         return -1
-    means, widths = _plain_estimates(model, phi, ids)
+    means, widths = estimates(model, rows_for_each(phi, J), ids)
     upper = (means + radius_now(model, core) * widths)[:, 0]
     trace[:J] = np.clip(upper, kernels.least_reward(core), 1.0)
     row = int(kernels.choose_and_step(J, costs, 0, core, trace))
@@ -63,24 +63,17 @@ def optimistic_costs(
             ids, model.counts, model.sums, model.stat, core, ranges, columns, W.reshape(-1), W.shape[1]
         )
     else:
-        means, widths = _plain_estimates(model, psi, ids)
+        means, widths = estimates(model, rows_for_each(psi, len(ids)), ids)
         W[:, columns] = np.clip(means - radius_now(model, core) * widths, ranges[:, 0], ranges[:, 1])
 
 
 def radius_now(model: Model, core: Array) -> float:
-    """What multiplies the widths in the round to come."""
     return hooks.radius(model, float(kernels.horizon_at(core, core[kernels.ROUNDS] + 1.0)))
 
 
 def unpack_trace(trace: Array, J: int, _: Sampling) -> dict[str, Any]:
-    """The numbers behind a decision among J actions, by their names in an `Explanation`."""
     seen = kernels.trace_views(trace, J)
     return {
         name: np.copy(value) if isinstance(value, np.ndarray) else value
         for name, value in seen._asdict().items()
     }
-
-
-def _plain_estimates(model: Model, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
-
-    return estimates(model, rows_for_each(rows, len(ids)), ids)

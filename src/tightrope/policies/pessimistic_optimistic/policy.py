@@ -16,24 +16,22 @@ from tightrope.errors import InvalidInput
 from tightrope.ledger.totals import Totals
 from tightrope.models import Model, hooks
 from tightrope.models.background import BackgroundWork
-from tightrope.offer import Offer, OfferReader
+from tightrope.offer import Offer
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.constraints import read_constraints, unit_ranges
-from tightrope.policies.decision import NOBODY, Decision, Labels, Quote
-from tightrope.policies.hooks import learnt_by
-from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
+from tightrope.policies.decision import Decision, Labels, Quote
+from tightrope.policies.pending import Pending
 from tightrope.policies.pessimistic_optimistic import concerns, estimates
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
 from tightrope.policies.pessimistic_optimistic.concerns import Standing
-from tightrope.policies.pessimistic_optimistic.fast_path import FastPath
+from tightrope.policies.pessimistic_optimistic.fast_path import RidgePath
 from tightrope.policies.pessimistic_optimistic.slater import slater_meter
 from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
-from tightrope.policies.rule_costs import RuleCosts
 from tightrope.policies.sizing import read_context
 from tightrope.policies.state_file import Arrays
 from tightrope.policies.warm_start import encoded, read_log, require_in_ranges
-from tightrope.policies.watch import LOOK_EVERY, Watch, constraint_words
+from tightrope.policies.watch import constraint_words
 from tightrope.problem import Seen
 from tightrope.rules import Rules
 from tightrope.validation import (
@@ -138,7 +136,7 @@ class PessimisticOptimistic(Constrained):
         require_choice("tightening", tightening, get_args(Tightening))
         after = np.flatnonzero(~known)
         ranges = unit_ranges(K, self.rules, cost_range)
-        self._given: dict[str, Any] = {
+        self._given = {
             "slater": None
             if slater is None
             else finite_number("slater", slater, low=0.0, high=1.0, open_low=True),
@@ -153,11 +151,8 @@ class PessimisticOptimistic(Constrained):
         rewards, costs = self._read_models(reward, cost, len(after))
         self._reward = rewards and hooks.with_outputs(rewards, 1)
         self._cost = costs and hooks.with_outputs(costs, len(after))
-        self._rule_costs = None if self.rules is None else RuleCosts(self.rules)
-        self._input = OfferReader(
-            self._reward, self._cost, K, known, rules=self.rules, rule_costs=self._rule_costs
-        )
-        self._n_actions = self._input.n_actions
+        self._read_by(self.rules, known, any_unit=False)
+        self._begin()
 
         d = max([1, *(hooks.dimension(model) for model in self._models_of_its_own())])
         self._unit_V, paper_epsilon = schedules.linear_costs(K, d) if len(after) else schedules.known_costs(K)
@@ -179,13 +174,9 @@ class PessimisticOptimistic(Constrained):
         self._set_limits()
         self._ranges = np.ascontiguousarray(ranges[after])
         self._shift = np.zeros(len(after))  # see `_set_shift`
-        self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
-        # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
-        self._pending = PendingDecisions()
-        self._watch, self._look_at = Watch(K), LOOK_EVERY
         self._outside = concerns.OutsideRewards()
         # Compiled code for plain arrays, from the first decision on.
-        self._fast: FastPath | None = None
+        self._fast: RidgePath | None = None
         self._lazy: LazyChoices | None = None
         self._labels = Labels(self._input.names, getattr(self.rules, "names", None), estimates.unpack_trace)
 
@@ -206,7 +197,6 @@ class PessimisticOptimistic(Constrained):
         return self._meter.value if self._meter is not None else self._delta
 
     def _compiled_state(self) -> CompiledState:
-        """What an engine runs on: the arrays themselves."""
         return CompiledState(self._reward, self._cost, self._ranges, self._input.columns, self._core)
 
     def _compiles(self) -> bool:
@@ -227,77 +217,31 @@ class PessimisticOptimistic(Constrained):
 
     # Decide
 
-    def decide(  # type: ignore[override]
-        self,
-        features: Any = None,
-        costs: Any = None,
-        *,
-        cost_features: Any = None,
-        actions: Sequence[int | str] | None = None,
-        usage: Mapping[str, Any] | None = None,
-        group: Any = None,
-    ) -> Decision:
-        """Choose one action, and move the queue by its cost.
+    def _decide_with_care(self, *given: Any) -> Decision:
+        features, costs, *rest = given
+        if not isinstance(features, Catalogue) and not isinstance(costs, SparseCosts):
+            return super()._decide_with_care(*given)
+        if any(one is not None for one in rest):
+            raise InvalidInput("with a Catalogue or SparseCosts, decide() takes only features and costs.")
+        return self._decide_lazily(features, costs)
 
-        Arguments are those of `ShadowPrice.decide`, in the paper's units: ‖φ‖ ≤ 1, ‖ψ‖ ≤ 1, and costs in [−1, 1].
-        """
+    def _decide_at_once(self, given: Mapping[str, Any]) -> list[Decision] | None:
+        features, costs, *rest = given.values()
+        if (
+            self._meter is not None
+            or self._cost is not None
+            or not (is_plain(features) and is_plain(costs))
+            or not features.ndim == costs.ndim == 3
+            or len(features) != len(costs)
+            or any(value is not None for value in rest)
+            or self._reward is None
+            or self._reward.n_actions is not None
+            or (fast := self._fast_path()) is None
+        ):
+            return None
         if self._pending.made >= self._look_at:
             self._look()
-        if self._fast is not None and actions is None:
-            decision = self._fast.decide(features, costs, cost_features, usage, group)
-            if decision is not None:
-                return decision
-        if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
-            if cost_features is not None or actions is not None or usage is not None or group is not None:
-                raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
-            return self._decide_lazily(features, costs)
-        return self._decide(self._take_offer(features, costs, cost_features, actions, usage, group))
-
-    def decide_many(
-        self,
-        features: Any = None,
-        costs: Any = None,
-        *,
-        cost_features: Any = None,
-        actions: Sequence[Sequence[int | str] | None] | None = None,
-        usage: Sequence[Mapping[str, Any] | None] | None = None,
-        group: Sequence[Any] | None = None,
-        rounds: int | None = None,
-    ) -> list[Decision]:
-        """As `Policy.decide_many`: t and Q advance, the estimates stay.
-
-        >>> import tightrope as tr
-        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(3), constraints=0)
-        >>> [d.action for d in policy.decide_many(rounds=2)]
-        [0, 0]
-        """
-        if (
-            self._meter is None
-            and self._cost is None
-            and is_plain(features)
-            and is_plain(costs)
-            and features.ndim == costs.ndim == 3
-            and len(features) == len(costs)
-            and all(value is None for value in (cost_features, actions, usage, group, rounds))
-            and self._reward is not None
-            and self._reward.n_actions is None
-            and (fast := self._fast_path()) is not None
-        ):
-            if self._pending.made >= self._look_at:
-                self._look()
-            found = fast.decide_many(features, costs)
-            if found is not None:
-                return found
-        return Constrained.decide_many(
-            self,
-            features,
-            costs,
-            cost_features=cost_features,
-            actions=actions,
-            usage=usage,
-            group=group,
-            rounds=rounds,
-        )
+        return fast.decide_many(features, costs)
 
     # Learn
 
@@ -309,22 +253,21 @@ class PessimisticOptimistic(Constrained):
         *,
         usage: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take in the outcome of a decision, at any time and in any order; each part at most once, as `ShadowPrice.learn` does."""
-        if self._fast is not None and self._fast.learn(decision, reward, costs, usage):
-            if not 0.0 <= reward <= 1.0:
-                self._note_outside(reward)
-            return
-        self._learn_parts(decision, reward, costs, usage)
-        self._note_outside(reward)
+        fast = self._fast
+        if fast is None or not fast.learn(decision, reward, costs, usage):
+            self._learn_parts(decision, reward, costs, usage)
+        if reward is not None and not 0.0 <= reward <= 1.0:
+            self._note_outside(reward)
 
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
-        """Take in the costs of a decision that are seen after acting."""
         shift = self._shift
         if self._rule_costs is not None and shift.any():
             # Of a rule that is not in force nothing is shifted.
             shift = shift.copy()
             shift[self._rule_costs.force(pending[4]).unseen] = 0.0
         super()._learn_costs(pending, np.asarray(costs - shift))
+
+    def _book_costs(self, costs: Array) -> None:
         self._ledger.book(costs, self._input.columns)
 
     def _observed_costs(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
@@ -387,17 +330,6 @@ class PessimisticOptimistic(Constrained):
 
     # Save, restore, go on
 
-    def _settings(self) -> dict[str, Any]:
-        return {
-            **self._given,
-            # That of rules, or of no costs, is not for the constructor.
-            "cost_range": self._given["cost_range"] if self.rules is None and self._n_constraints else None,
-            "constraints": self._constraints_as_data(),
-            **self._models_as_data(),
-            "context": self._context_as_data(),
-            **self._pending.settings(),
-        }
-
     def _state(self) -> Arrays:
         meter = {} if self._meter is None else self._meter.arrays()
         moved = {"shift": self._shift.copy()} if self._shift.any() else {}
@@ -427,31 +359,18 @@ class PessimisticOptimistic(Constrained):
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         assert isinstance(old, PessimisticOptimistic)
-        now, arrays = {**old.hooks.state(), **learnt_by(old.hooks, self._reward, self._cost)}, self._state()
-        kept = ("reward/", "cost/", "pending/", "made")
         measured = same_costs and self._meter is not None and old._meter is not None
-        arrays = {
-            name: now[name] if name.startswith(kept) or (measured and name.startswith("slater/")) else array
-            for name, array in arrays.items()
-        }
-        self._load(arrays)
-        self._pending.update(old.hooks.pending)
+        self._go_on(old.hooks, ("slater/",) if measured else ())
         kernels.carry_over(old._core, old._input.constraints, self._core, self._input.constraints)
         self._set_shift(old._shift + (0.0 if shifts is None else shifts))
         self._use_measured()
 
     def __repr__(self) -> str:
-        s, parts = self._given, self._shown_models()
-        K = self._n_constraints
-        parts.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
-        parts += [f"{name}={s[name]!r}" for name in ("slater", "horizon") if s[name] is not None]
-        parts += [
-            f"{name}=Power({s[name][0]:g}, {s[name][1]:g})"
-            for name in ("V", "epsilon")
-            if s[name] is not None
-        ]
-        parts += ["tightening='capped'"] * self._capped
-        return f"PessimisticOptimistic({', '.join(parts)})"
+        given = {name: value for name, value in self._given.items() if value is not None}
+        shown = [f"{name}={given[name]!r}" for name in ("slater", "horizon") if name in given]
+        powers = [(name, *given[name][:2]) for name in ("V", "epsilon") if name in given]
+        shown += [f"{name}=Power({scale:g}, {exponent:g})" for name, scale, exponent in powers]
+        return self._shown(*shown, *["tightening='capped'"] * self._capped)
 
     # One round
 
@@ -485,27 +404,20 @@ class PessimisticOptimistic(Constrained):
         return row, trace, x
 
     def _weigh(self, offer: Offer) -> Quote:
-        """What `_decide` would choose, on a copy."""
-        ids, pending = offer.ids, self._pending
         row, trace, _ = self._choose_by(offer, self._core.copy())
-        made, version, labels = pending.made, pending.version, self._labels
-        proposed = Decision(int(ids[row]), row, made, NOBODY, version, ids, trace, labels, None, True)
-        return Quote(offer, proposed, pending.owner)
+        return Quote(offer, self._decided(offer, row, trace), self._pending.owner)
 
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
         if forced is not None:
             # The queue moves by its cost, as if nothing else were on offer.
             offer = offer.only([forced])
-        ids, W, psi, group = offer.ids, offer.W, offer.psi, offer.group
+        psi = offer.psi
         row, trace, x = self._choose_by(offer, self._core)
         if (fast := self._fast_path()) is not None:
-            fast.open_for(len(ids))
-        self._measure(W, self._pending.made)
-        self._watch.note_offer(ids, self._n_actions)
+            fast.open_for(len(offer.ids))
+        self._measure(offer.W, self._pending.made)
         z = None if psi is None else psi[row if len(psi) > 1 else 0].copy()
-        action, version, owner = int(ids[row]), self._pending.version, self._pending.owner
-        number = self._pending.add(self._awaits, action, x, z, group)
-        return Decision(action, row, number, owner, version, ids, trace, self._labels, None, True)
+        return self._decided(offer, row, trace, (x, z))
 
     def _decide_lazily(self, features: Any, costs: Any) -> Decision:
         if (
@@ -543,15 +455,12 @@ class PessimisticOptimistic(Constrained):
         if self._capped:
             kernels.core_views(self._core).limits[:] = schedules.cap(self.slater or 0.0), 0.0
 
-    def _fast_path(self) -> FastPath | None:
+    def _fast_path(self) -> RidgePath | None:
         """Compiled code for what comes, opened where there is any: it knows nothing of a shift."""
-        if self._fast is None and FastPath.fits(self._reward, self._cost) and not self._shift.any():
+        if self._fast is None and RidgePath.fits(self._reward, self._cost) and not self._shift.any():
             measure = None if self._meter is None else self._meter.offer
-            read, rules = self._input, self._rule_costs
-            models = self._reward, self._cost
-            self._fast = FastPath(
-                *models, self._core, self._ranges, self._pending, read, rules, self._labels, measure
-            )
+            kept = self._reward, self._cost, self._core, self._ranges, self._pending
+            self._fast = RidgePath(*kept, self._input, self._labels, measure)
         return self._fast
 
     def _set_shift(self, shift: Array) -> None:

@@ -98,7 +98,6 @@ class SlaterMeter:
         self.decisions = [self.decisions[i] for i in stay]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name."""
         return {
             "numbers": np.array([float(self.seen), self.value, float(self._measured_at)]),
             "random": np.array([self.random], dtype=np.uint64),
@@ -108,7 +107,6 @@ class SlaterMeter:
         }
 
     def load(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Become the meter that gave `arrays`."""
         seen, value, measured_at = checked(arrays, "numbers", np.float64, (3,)).tolist()
         kept = len(arrays["sizes"])
         sizes = checked(arrays, "sizes", np.int64, (kept,))

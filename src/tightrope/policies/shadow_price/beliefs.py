@@ -44,24 +44,19 @@ class Beliefs:
         )
 
     def fits(self) -> list[int]:
-        """How often each was fitted anew."""
         return [hooks.fits(self.reward), 0 if self.cost is None else hooks.fits(self.cost)]
 
     def rewards(self, phi: Array | None, ids: Ids) -> Rewards:
-        """Of the actions on offer."""
         return self._rewards([phi], [ids])
 
     def costs(self, psi: Array | None, ids: Ids) -> tuple[Array, Array]:
-        """Means and standard deviations of the actions on offer, (J, n_outputs) each."""
         assert self.cost is not None
         return _normal(self.cost, [psi], [ids])
 
     def rewards_of(self, entries: Sequence[Remembered]) -> Rewards:
-        """Of the actions of remembered rounds, one round after the other."""
         return self._rewards([entry.phi for entry in entries], [entry.ids for entry in entries])
 
     def costs_of(self, entries: Sequence[Remembered]) -> tuple[Array, Array]:
-        """`costs` of remembered rounds, one after the other."""
         assert self.cost is not None
         return _normal(self.cost, [entry.psi for entry in entries], [entry.ids for entry in entries])
 
@@ -85,13 +80,6 @@ class Beliefs:
         cost = 0 if self.cost is None else self.cost.n_features
         width = max(self.reward.n_features, cost + len(self.columns)) + 1
         return 2 * J + int(shadow.room_size(J, K, width))
-
-    def refresh(self, action: int, due: int) -> None:
-        """Refresh the blocks of an action, as `shadow.learn_outcome` has said: 1 for rewards, 2 for costs."""
-        for model, part in ((self.reward, 1), (self.cost, 2)):
-            if due & part:
-                one: Any = model
-                one.refresh(action if one.n_actions is not None else 0)
 
     def copy(self) -> Beliefs:
         """One whose models may take note of what they are shown, which only those with kernels do."""
@@ -205,7 +193,6 @@ def _members(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Ar
 
 
 def _deviations(members: Array) -> Array:
-    """The standard deviation between members; 0 of a single one."""
     return np.asarray(members.std(axis=0, ddof=1)) if len(members) > 1 else np.zeros(members.shape[1:])
 
 
@@ -226,7 +213,6 @@ def _asked(
 
 
 def _rounds(ids: Sequence[Ids]) -> list[slice]:
-    """Where the rows of each round stand."""
     ends = np.cumsum([len(own) for own in ids]).tolist()
     return [slice(end - len(own), end) for own, end in zip(ids, ends)]
 

@@ -40,7 +40,6 @@ def hopeless(policy: Watched, unmet: NDArray[np.bool_], late: NDArray[np.int64])
 
 
 def remedy_of_totals(unmet: NDArray[np.bool_], constraints: Sequence[int]) -> str:
-    """What helps where totals stay above zero."""
     if unmet[list(constraints)].any():
         return _CONFLICT
     return (

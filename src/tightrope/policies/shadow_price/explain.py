@@ -24,7 +24,6 @@ def n_constraints(trace: Array, J: int) -> int:
 
 
 def parts(trace: Array, J: int) -> dict[str, Array]:
-    """The numbers behind a decision, by name."""
     K = n_constraints(trace, J)
     mean, deviation, value, mark, costs, rules = shadow.trace_parts(J, K)
     by_rule = trace[rules : shadow.trace_size(J, K)].reshape(shadow.TRACE_VECTORS, K)
@@ -77,7 +76,6 @@ def wall_penalties(seen: dict[str, Array]) -> Array:
 def unpack_trace(
     trace: Array, J: int, sampling: Sampling, *, units: Units, names: Sequence[str]
 ) -> dict[str, Any]:
-    """The numbers behind a decision, by their names in an `Explanation`."""
     seen = parts(trace, J)
     return {
         "rewards": seen["rewards"].copy(),

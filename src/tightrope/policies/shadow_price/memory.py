@@ -48,7 +48,6 @@ class Remembered(NamedTuple):
         return Remembered(ids, phi, psi, W, force, False)
 
     def equals(self, other: Remembered) -> bool:
-        """Whether their keys are the same."""
         return (
             _equal(self.W, other.W)
             and _equal(self.ids, other.ids)
@@ -76,7 +75,6 @@ def _equal(a: NDArray[Any] | None, b: NDArray[Any] | None) -> bool:
 
 
 def remembered(offer: Offer, read: OfferReader) -> Remembered:
-    """What is to be remembered of a round."""
     phi, psi, force = offer.phi, offer.psi, read.in_force(offer.group)
     if offer.catalogue is None:
         return Remembered(offer.ids, phi, psi, offer.W, force)
@@ -112,7 +110,6 @@ class RoundMemory:
         return len(self.slots)
 
     def knows(self, mark: float) -> bool:
-        """Whether a round of this mark is remembered."""
         return mark in self._numbers
 
     def remember(
@@ -156,7 +153,6 @@ class RoundMemory:
         return found
 
     def shorten(self, slots: int) -> None:
-        """Drop what is in all slots but so many."""
         for number in self.slots[slots:]:
             self._release(number)
         del self.slots[slots:], self.decisions[slots:]
@@ -197,7 +193,6 @@ class RoundMemory:
         self._catalogues.append(rows)
 
     def _number_of(self, mark: float, entry: Remembered) -> int | None:
-        """The number of an equal round, if there is one."""
         for number in self._numbers.get(mark, ()):
             other = self.entries[number]
             if other is not None and other.equals(entry):
@@ -246,7 +241,6 @@ class RoundMemory:
 
     @classmethod
     def restore(cls, arrays: Arrays) -> tuple[RoundMemory, list[Remembered]]:
-        """The memory that gave `arrays`, and all rounds in them."""
         memory = cls()
         memory.slots, memory.decisions = arrays["slots"].tolist(), arrays["decisions"].tolist()
         numbers = arrays["numbers"].tolist()
@@ -296,29 +290,26 @@ def pack(entries: Sequence[Remembered]) -> Arrays:
 
 
 def unpack(arrays: Arrays) -> list[Remembered]:
-    """What was packed."""
-    tables, at = [], 0
-    for n, p in arrays["table_shapes"].tolist():
-        tables.append(np.ascontiguousarray(arrays["tables"][at : at + n * p].reshape(n, p)))
-        at += n * p
-    found, first, cost = [], 0, 0
-    sizes = arrays["sizes"].tolist()
-    K = arrays["force"].shape[1]
-    for i, J in enumerate(sizes):
-        phi, psi = int(arrays["phi"][i]), int(arrays["psi"][i])
-        found.append(
-            Remembered(
-                arrays["ids"][first : first + J].astype(np.int64),
-                None if phi < 0 else tables[phi],
-                None if psi < 0 else tables[psi],
-                np.array(arrays["costs"][cost : cost + J * K].reshape(J, K)),
-                np.array(arrays["force"][i], dtype=np.bool_) if arrays["forced"][i] else None,
-                bool(arrays["catalogue"][i]),
-            )
+    shapes, sizes, K = arrays["table_shapes"], arrays["sizes"], arrays["force"].shape[1]
+    parts = _split(arrays["tables"], shapes.prod(axis=1))
+    tables = [np.ascontiguousarray(rows.reshape(n, p)) for rows, (n, p) in zip(parts, shapes.tolist())]
+    each = [arrays[name].tolist() for name in ("phi", "psi", "forced", "catalogue")]
+    lines = zip(_split(arrays["ids"], sizes), _split(arrays["costs"], sizes * K), arrays["force"], *each)
+    return [
+        Remembered(
+            ids.astype(np.int64),
+            None if phi < 0 else tables[phi],
+            None if psi < 0 else tables[psi],
+            np.array(W.reshape(len(ids), K)),
+            np.array(force, dtype=np.bool_) if forced else None,
+            catalogue,
         )
-        first += J
-        cost += J * K
-    return found
+        for ids, W, force, phi, psi, forced, catalogue in lines
+    ]
+
+
+def _split(joined: NDArray[Any], sizes: NDArray[Any]) -> list[NDArray[Any]]:
+    return np.split(joined, np.cumsum(sizes)[:-1])
 
 
 def _joined(parts: list[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:

@@ -14,26 +14,23 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow
 from tightrope.ledger.totals import Totals
 from tightrope.models import Model, hooks
-from tightrope.offer import Offer, OfferReader
+from tightrope.offer import Offer
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.constraints import finite_ranges, read_constraints
-from tightrope.policies.decision import NOBODY, Decision, Labels, Quote, Sampling
-from tightrope.policies.hooks import learnt_by
-from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
+from tightrope.policies.decision import Decision, Labels, Quote, Sampling
+from tightrope.policies.pending import AWAITS_COSTS, Pending
 from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
-from tightrope.policies.rule_costs import RuleCosts
 from tightrope.policies.shadow_price import concerns, conflict, limits, without_rules
 from tightrope.policies.shadow_price.beliefs import Beliefs, Rewards
 from tightrope.policies.shadow_price.explain import choice_probabilities, unpack_trace
-from tightrope.policies.shadow_price.fast_path import FastPath
+from tightrope.policies.shadow_price.fast_path import ShadowPath
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
 from tightrope.policies.shadow_price.prices import CompiledState, Prices, loaded_memory, work_of_a_row
 from tightrope.policies.shadow_price.sampling import follow_member, sampling_for, weigh_gaps
 from tightrope.policies.sizing import read_context
 from tightrope.policies.state_file import Arrays
 from tightrope.policies.warm_start import Lessons, encoded, read_log
-from tightrope.policies.watch import LOOK_EVERY, Watch
 from tightrope.problem import Seen
 from tightrope.rules import Rules, Units
 from tightrope.validation import LARGEST, Array, finite_number, whole_number
@@ -135,52 +132,39 @@ class ShadowPrice(Constrained):
         self.rules, self._n_constraints, self._seen, known = read_constraints(constraints, cost)
         K = self._n_constraints
         self._columns = after = np.flatnonzero(~known).astype(np.int64)
-        self.explore = finite_number("explore", explore, low=0.0)
-        self.caution = finite_number("caution", caution, low=0.0)
-        self.memory = whole_number("memory", memory, low=1)
-        self.guard = bool(guard)
-        self.seed = whole_number("seed", seed)
-        self.half_life = (
-            None if half_life is None else finite_number("half_life", half_life, low=0.0, open_low=True)
-        )
         ranges = finite_ranges(K, self.rules, cost_range)
-        self.cost_range = None if ranges is None else ranges.tolist()
+        self.seed = whole_number("seed", seed)
+        self._given = {
+            "explore": finite_number("explore", explore, low=0.0),
+            "caution": finite_number("caution", caution, low=0.0),
+            "memory": whole_number("memory", memory, low=1),
+            "guard": bool(guard),
+            "seed": self.seed,
+            "half_life": None
+            if half_life is None
+            else finite_number("half_life", half_life, low=0.0, open_low=True),
+            "cost_range": None if ranges is None else ranges.tolist(),
+            "sampling": sampling,
+        }
         prior = np.zeros(len(after)) if ranges is None else (ranges[after, 1] - ranges[after, 0]) / 2.0
         self.context = read_context(context)
         rewards, costs = self._read_models(reward, cost, len(after))
         self._reward = rewards and hooks.standardised(rewards, 1, centred=True, prior=0.0)
         self._cost = costs and hooks.standardised(costs, len(after), centred=False, prior=prior)
-        self._read_by(self.rules)
-        self._n_actions = self._input.n_actions
-        self.sampling = sampling
+        self._read_by(self.rules, known, any_unit=True)
+        self._begin()
         self._sampling = sampling_for(sampling, self._reward)
         self._beliefs = Beliefs(self._reward, self._cost, self._sampling, after)
-        core = shadow.new_core(K, self.explore, self.caution, self.memory, self.guard, known, self.half_life)
+        explore, caution, memory, guard, _, half_life, *_ = self._given.values()
+        core = shadow.new_core(K, explore, caution, memory, guard, known, half_life)
         self._prices = Prices(core, after, self.seed, work_of_a_row(self._beliefs))
         self._ledger = Totals.on(self._prices.vector(shadow.TOTALS), self._prices.vector(shadow.RESTS))
         self._memory = RoundMemory()
-        self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
-        # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
-        self._pending = PendingDecisions()
-        self._watch, self._look_at = Watch(K), LOOK_EVERY
         # Compiled code for plain arrays, from the first decision on, and the number of the first that must take the careful way
         # again, for it has prices to work on.
-        self._fast: FastPath | None = None
+        self._fast: ShadowPath | None = None
         self._wake: float = 0
         self._label()
-
-    def _read_by(self, rules: Rules | None) -> None:
-        """Read input by these rules from now on."""
-        self.rules, self._rule_costs = rules, None if rules is None else RuleCosts(rules)
-        self._input = OfferReader(
-            self._reward,
-            self._cost,
-            self._n_constraints,
-            ~np.isin(np.arange(self._n_constraints), self._columns),
-            rules=rules,
-            rule_costs=self._rule_costs,
-            any_unit=True,
-        )
 
     def _label(self) -> None:
         rules, names = self.rules, self._input.constraints
@@ -200,7 +184,6 @@ class ShadowPrice(Constrained):
         return self._units.unit_prices(self._dual())
 
     def _dual(self) -> Array:
-        """λ as multiplied with costs, (K,)."""
         return self._prices.in_force()
 
     @property
@@ -231,8 +214,7 @@ class ShadowPrice(Constrained):
         return self._prices.cost_sizes()
 
     def _guarantees(self) -> dict[str, Any]:
-        """What is proved of this policy: with `guard` one thing, without it nothing."""
-        if not self.guard:
+        if not self._given["guard"]:
             return {}
         return {
             "totals at or below zero in every round": (
@@ -241,90 +223,33 @@ class ShadowPrice(Constrained):
         }
 
     def _compiles(self) -> bool:
-        """Whether a whole run can be compiled."""
         return self._beliefs.compiled
 
     def _compiled_state(self) -> CompiledState:
-        """What an engine runs on: the arrays themselves."""
         prices = self._prices
         return CompiledState(
             self._reward, self._cost, prices.columns, prices.core, self._memory, prices.solve
         )
 
-    # Decide
-
-    def decide(  # type: ignore[override]
-        self,
-        features: Any = None,
-        costs: Any = None,
-        *,
-        cost_features: Any = None,
-        actions: Sequence[int | str] | None = None,
-        usage: Mapping[str, Any] | None = None,
-        group: Any = None,
-    ) -> Decision:
-        """Choose one action, and count its cost, or the estimate of it, in the totals.
-
-        Parameters
-        ----------
-        features : (J, d) array, (p,) for a model with parameters for each action, or a Catalogue; none for arms
-            φ of each action on offer, in any unit. J may change from round to round.
-        costs : (J, K) array or SparseCosts
-            The costs of each action on offer, in any unit. With `cost=` it is the cost features instead. Where some constraints are
-            seen after acting, only the columns of the others, (J, K_before), may be given.
-        cost_features : (J, d_w) array, or (p_w,)
-            ψ of each action on offer; `features` by default, where they are of that size.
-        actions : sequence of ids or names
-            Which action each row is; 0..J−1 by default.
-        usage, group
-            With rules they stand in for the cost matrix: see `Rules.costs`.
-        """
-        if self._pending.made >= self._look_at:
-            self._look()
-        if actions is None and self._fast is not None and self._pending.made < self._wake:
-            decision = self._fast.decide(features, costs, cost_features, usage, group)
-            if decision is not None:
-                return decision
-        return self._decide(self._take_offer(features, costs, cost_features, actions, usage, group))
-
     # Learn
 
-    def learn(
-        self,
-        decision: Decision | int,
-        reward: Any = None,
-        costs: Any = None,
-        *,
-        usage: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Take in the outcome of a decision, or a part of it, at any time and in any order; each part at most once.
-
-        Parameters
-        ----------
-        decision : Decision or int
-            A decision of this policy (or of the one that it was restored from), or its number.
-        reward : float, optional
-        costs : (K_after,) array, optional
-            The costs that are seen after acting, in the order of the constraints, or all K: usage less the limit, over the scale.
-        usage : mapping of usage names to numbers, optional
-            With rules, in place of costs.
-        """
-        if self._fast is not None and self._fast.learn(decision, reward, costs, usage):
-            return
-        self._learn_parts(decision, reward, costs, usage)
+    def _learn_parts(self, decision: Decision | int, reward: Any, costs: Any, usage: Any) -> None:
+        super()._learn_parts(decision, reward, costs, usage)
         self._book_nothing()
+
+    def _book_costs(self, costs: Array) -> None:
+        """They are in the totals already, in place of what was booked for them."""
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
         self._prices.note_unit(self._reward, reward)
         super()._learn_reward(pending, reward)
 
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
-        """Take in the costs of a decision that are seen after acting, in place of what was booked for them."""
         cost, z = self._cost, pending[3]
         assert z is not None
         p = cost.n_features
         spread = cost.spread if hooks.compiled(cost) == "standardised" else np.empty(0)
-        self._prices.take_costs(costs, z, p, spread)
+        shadow.take_costs(costs, z, p, self._columns, self._prices.core, spread)
         psi = z[:p] if p else None
         unseen = () if self._rule_costs is None else self._rule_costs.force(pending[4]).unseen
         if len(unseen):
@@ -441,7 +366,8 @@ class ShadowPrice(Constrained):
             if limit is None or shift is not None:
                 raise InvalidInput("with rules, give the new limit.")
             rules, by = limits.with_limit(self.rules, k, finite_number("limit", limit))
-            self._read_by(rules)
+            known = ~np.isin(np.arange(self._n_constraints), self._columns)
+            self._read_by(rules, known, any_unit=True)
             self._label()
         change = np.zeros(self._n_constraints)
         change[k] = by
@@ -455,17 +381,6 @@ class ShadowPrice(Constrained):
         self._set_alarm()
 
     # Save, restore, go on
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            **self._models_as_data(),
-            "context": self._context_as_data(),
-            "constraints": self._constraints_as_data(),
-            **{name: getattr(self, name) for name in ("explore", "caution", "memory", "guard", "seed")},
-            **{name: getattr(self, name) for name in ("sampling", "half_life")},
-            "cost_range": None if self.rules is not None else self.cost_range,
-            **self._pending.settings(),
-        }
 
     def _kept_lengths(self) -> tuple[int, int]:
         phi, psi = super()._kept_lengths()
@@ -493,19 +408,10 @@ class ShadowPrice(Constrained):
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         assert isinstance(old, ShadowPrice)
-        then = old.hooks
-        now, fresh = {**then.state(), **learnt_by(then, self._reward, self._cost)}, self._state()
-        mine = self._input.constraints
+        then, mine = old.hooks, self._input.constraints
         theirs = then.labels.constraints or tuple(map(str, range(then.n_constraints)))
         same = same_costs and mine == theirs
-        carried = ("reward/", "cost/", "pending/", "made", *(("memory/", "solve/") if same else ()))
-        arrays = {
-            name: now.get(name, array) if name.startswith(carried) else array for name, array in fresh.items()
-        }
-        if same:
-            arrays |= {name: one for name, one in now.items() if name.startswith("solve/")}
-        self._load(arrays)
-        self._pending.update(then.pending)
+        self._go_on(then, ("memory/", "solve/") if same else ())
         self._prices.carry_over(old._prices, mine, theirs, self._memory, same)
         self._prices.book_again(self._pending.values())
         if shifts is not None:
@@ -519,15 +425,11 @@ class ShadowPrice(Constrained):
         return {"core": self._prices.core, **super()._all_arrays()}
 
     def __repr__(self) -> str:
-        made = self._shown_models()
-        K = self._n_constraints
-        made.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
         usual = {"explore": 1.0, "caution": 3.0, "memory": 2048, "guard": False, "half_life": None}
-        made += [
-            f"{name}={getattr(self, name):g}" for name, one in usual.items() if getattr(self, name) != one
-        ]
-        made += [] if self.sampling is None else [f"sampling={self.sampling!r}"]
-        return f"ShadowPrice({', '.join(made)})"
+        given = {name: self._given[name] for name, one in usual.items() if self._given[name] != one}
+        shown = [f"{name}={value:g}" for name, value in given.items()]
+        sampling = self._given["sampling"]
+        return self._shown(*shown, *([] if sampling is None else [f"sampling={sampling!r}"]))
 
     # One round
 
@@ -537,31 +439,21 @@ class ShadowPrice(Constrained):
             offer, self._prices, self._beliefs, -1 if forced is None else forced
         )
         self._prices.remember(self._memory, remembered(offer, self._input), self._pending.made)
-        action = int(offer.ids[row])
-        version = self._pending.version
-        number = self._pending.add(self._awaits, action, *kept, offer.group)
-        self._watch.note_offer(offer.ids, self._n_actions)
-        if self._fast is None and FastPath.fits(self._beliefs):
-            read, rules, labels = self._input, self._rule_costs, self._labels
-            self._fast = FastPath(
-                self._beliefs, self._prices, self._memory, self._pending, read, rules, labels
-            )
+        decision = self._decided(offer, row, trace, kept, sampling)
+        if self._fast is None and ShadowPath.fits(self._beliefs):
+            own = self._beliefs, self._prices, self._memory, self._pending
+            self._fast = ShadowPath(*own, self._input, self._labels)
         if self._fast is not None:
             self._fast.open_for(len(offer.ids))
         self._set_alarm()
-        owner = self._pending.owner
-        return Decision(action, row, number, owner, version, offer.ids, trace, self._labels, sampling)
+        return decision
 
     def _weigh(self, offer: Offer) -> Quote:
-        """What `_decide` would choose, all on copies."""
+        # All on copies.
         prices, beliefs = self._prices.copy(), self._beliefs.copy()
         prices.work(self._memory, beliefs)
         row, trace, sampling, _ = self._step(offer, prices, beliefs, -1)
-        action, pending = int(offer.ids[row]), self._pending
-        proposed = Decision(
-            action, row, pending.made, NOBODY, pending.version, offer.ids, trace, self._labels, sampling
-        )
-        return Quote(offer, proposed, pending.owner)
+        return Quote(offer, self._decided(offer, row, trace, None, sampling), self._pending.owner)
 
     def _step(
         self, offer: Offer, prices: Prices, beliefs: Beliefs, forced: int
@@ -613,7 +505,6 @@ class ShadowPrice(Constrained):
     # What is told of other rounds
 
     def _told_offers(self, offers: Sequence[Mapping[str, Any] | Offer]) -> list[Remembered]:
-        """What was on offer in rounds from before, checked."""
         found = []
         for i, given in enumerate(offers):
             try:
@@ -665,5 +556,5 @@ class ShadowPrice(Constrained):
             return names.index(rule)
         k = whole_number("rule", rule)
         if k >= self._n_constraints:
-            raise InvalidInput(f"rule must be below {self._n_constraints}, but got {k}.")
+            raise InvalidInput(field="rule", must=f"be below {self._n_constraints}", got=k)
         return k

@@ -38,7 +38,6 @@ class Prices:
         self.solve: PriceSolve | None = None
 
     def copy(self) -> Prices:
-        """One that moves by itself."""
         twin = Prices(self.core.copy(), self.columns, int(self.seed), self.row_work)
         twin.refits = self.refits.copy()
         twin.solve = None if self.solve is None else self.solve.copy()
@@ -47,14 +46,8 @@ class Prices:
     # What it knows
 
     def vector(self, which: int) -> Array:
-        """A view on one of the vectors of K."""
         found: Array = shadow.vector(self.core, which)
         return found
-
-    @property
-    def slot(self) -> int:
-        """Where the last round enters the memory, −1 where it does not."""
-        return int(self.core[shadow.SLOT])
 
     def in_force(self) -> Array:
         """λ by the totals as they stand, (K,), as multiplied with costs."""
@@ -136,10 +129,6 @@ class Prices:
 
     # What outcomes and operators move
 
-    def take_costs(self, costs: Array, z: Array, p: int, spread: Array) -> None:
-        """Costs seen after acting, in place of what was booked for them behind p numbers in z."""
-        shadow.take_costs(costs, z, p, self.columns, self.core, spread)
-
     def note_unit(self, model: Any, reward: float) -> None:
         """Before a reward is learnt the careful way: the first that is not 0 says what the unit of all is."""
         if (
@@ -150,12 +139,10 @@ class Prices:
             shadow.correct_reward_unit(self.core, abs(reward))
 
     def booked(self, pending: Pending) -> Array | float:
-        """What was booked for the costs of a decision that awaits them."""
         late = len(self.columns)
         return pending[3][-late:] if late and pending[0] & AWAITS_COSTS and pending[3] is not None else 0.0
 
     def release(self, pending: Pending) -> None:
-        """Take back what was booked for a decision."""
         self.vector(shadow.BOOKED)[self.columns] -= self.booked(pending)
 
     def book_again(self, pending: Iterable[Pending]) -> None:
@@ -201,10 +188,9 @@ class Prices:
     # The memory
 
     def remember(self, memory: RoundMemory, entry: Remembered, decision: int) -> None:
-        """The last round, where it enters the memory."""
         if self.core[shadow.SLOT] >= 0.0:
             self.core[shadow.MARK] = mark = entry.mark()
-            memory.remember(self.slot, entry, mark, decision=decision)
+            memory.remember(int(self.core[shadow.SLOT]), entry, mark, decision=decision)
 
     def remember_offers(self, memory: RoundMemory, offers: list[Remembered], beliefs: Beliefs) -> None:
         """Keep the last of rounds from before, as many as may be kept; a solve starts with the next decision."""
@@ -234,7 +220,6 @@ class Prices:
         core[shadow.NEXT_SOLVE] = core[shadow.ROUNDS] + 1.0
 
     def forgot(self, memory: RoundMemory) -> None:
-        """Some rounds are no longer remembered."""
         self.core[shadow.REMEMBERED], self.core[shadow.MARK] = len(memory), 0.0
         if self.solve is not None:
             # Its sample is of rounds that are gone.
@@ -284,8 +269,6 @@ class CompiledState(NamedTuple):
 
 
 def loaded_memory(arrays: Arrays, K: int) -> tuple[RoundMemory, PriceSolve | None]:
-    """The memory and the solve in progress that gave these arrays."""
-
     def part(prefix: str) -> Arrays:
         return {name[len(prefix) :]: one for name, one in arrays.items() if name.startswith(prefix)}
 

@@ -49,7 +49,6 @@ class PriceSolve:
     def start(
         cls, entries: list[Remembered], weights: Array, t: float, row_work: float, K: int
     ) -> PriceSolve:
-        """A solve that begins in round t."""
         solve = cls(entries, weights, K)
         solve.numbers[BEGUN] = t
         solve.numbers[DEADLINE] = shadow_solve.deadline(t, float(solve.offsets[-1]), row_work, K)
@@ -62,12 +61,10 @@ class PriceSolve:
 
     @property
     def begun(self) -> float:
-        """The round in which it began."""
         return float(self.numbers[BEGUN])
 
     @property
     def deadline(self) -> float:
-        """The round in which its prices take effect."""
         return float(self.numbers[DEADLINE])
 
     def work(self, t: float, core: Array, row_work: float, draw: Draw) -> bool:
@@ -98,7 +95,6 @@ class PriceSolve:
         return last
 
     def copy(self) -> PriceSolve:
-        """One that goes on by itself."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         for name in ("rewards", "costs", "solver", "numbers", "room"):
@@ -106,13 +102,11 @@ class PriceSolve:
         return twin
 
     def arrays(self) -> Arrays:
-        """The state, by name, but for the rounds."""
         names = ("weights", "rewards", "costs", "solver", "numbers")
         return {name: getattr(self, name).copy() for name in names}
 
     @classmethod
     def restore(cls, arrays: Arrays, entries: list[Remembered], K: int) -> PriceSolve:
-        """The solve on these rounds that gave `arrays`."""
         solve = cls(entries, arrays["weights"].copy(), K)
         for name in ("rewards", "costs", "solver", "numbers"):
             getattr(solve, name)[...] = arrays[name]

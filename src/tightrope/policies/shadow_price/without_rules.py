@@ -29,7 +29,6 @@ class WithoutRules:
 
 
 def earned(made: int, memory: RoundMemory, beliefs: Beliefs, names: Sequence[str]) -> WithoutRules | None:
-    """See `ShadowPrice.cost_of_rules`."""
     if made < LEAST_ROUNDS or not names or not len(memory):
         return None
     from tightrope import lp  # takes long to import
