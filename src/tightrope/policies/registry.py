@@ -12,7 +12,17 @@ from tightrope.registry import Registry
 from tightrope.trust import grant
 
 # Policies that the laboratory adds, by name.
-LABORATORY = {"provable-shadow-price": "ProvableShadowPrice"}
+LABORATORY = {
+    "clucb": "CLUCB",
+    "lfg": "LFG",
+    "lincbwk": "LinCBwK",
+    "oplb": "OPLB",
+    "primal-dual-bwk": "PrimalDualBwK",
+    "safe-lts": "SafeLTS",
+    "safe-lucb": "SafeLUCB",
+    "ucb-alp": "UCBALP",
+    "provable-shadow-price": "ProvableShadowPrice",
+}
 POLICIES = Registry("policy", __package__, elsewhere=dict.fromkeys(LABORATORY, "tightrope-lab"))
 register = POLICIES.register
 

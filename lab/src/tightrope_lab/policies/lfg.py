@@ -13,11 +13,11 @@ from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row
-from tightrope.policies.comparator import ArmComparator
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
 from tightrope.validation import Array, finite_number, real_array, require_range, whole_number
+from tightrope_lab.policies.arms import ArmComparator
 
 
 @register("lfg")

@@ -10,7 +10,7 @@ import pytest
 import tightrope as tr
 from budget_tools import ARMS
 from policy_tools import check_contract, reasons
-from tightrope.policies.primal_dual_bwk import PrimalDualBwK
+from tightrope_lab.policies.primal_dual_bwk import PrimalDualBwK
 
 
 def make_primal_dual_bwk() -> PrimalDualBwK:

@@ -9,7 +9,6 @@ import numpy as np
 
 from tightrope.models import Model
 from tightrope.offer import Offer
-from tightrope.policies.budget import Budgets
 from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.comparator import Comparator
 from tightrope.policies.pending import Pending
@@ -17,6 +16,7 @@ from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting, usage_within
 from tightrope.validation import Array, finite_number, whole_number
+from tightrope_lab.policies.budgets import Budgets
 
 
 @register("lincbwk")

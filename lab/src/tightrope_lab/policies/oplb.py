@@ -13,9 +13,9 @@ from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, estimates, one_hot
 from tightrope.policies.oracle import mixture_cdf
 from tightrope.policies.registry import register
-from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
+from tightrope_lab.policies.safe_action import REWARD_BOUND, OneSafeAction
 
 if TYPE_CHECKING:
     from tightrope.lp import MixtureProgram

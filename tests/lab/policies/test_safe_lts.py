@@ -17,7 +17,7 @@ from policy_tools import (
     same_on_blocks,
 )
 from tightrope import kernels
-from tightrope.policies.safe_lts import SafeLTS
+from tightrope_lab.policies.safe_lts import SafeLTS
 
 
 def make_safe_lts() -> SafeLTS:

@@ -19,7 +19,7 @@ from policy_tools import (
     same_on_blocks,
     stream,
 )
-from tightrope.policies.oplb import OPLB, best_mixture
+from tightrope_lab.policies.oplb import OPLB, best_mixture
 
 
 def make_oplb() -> OPLB:

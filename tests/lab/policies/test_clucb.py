@@ -9,7 +9,7 @@ import pytest
 
 import tightrope as tr
 from policy_tools import LINE, PHI, allowed_failures, check_contract, reasons
-from tightrope.policies.clucb import CLUCB
+from tightrope_lab.policies.clucb import CLUCB
 
 
 def clucb(**changes) -> CLUCB:

@@ -14,9 +14,9 @@ from tightrope.models import Model
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, estimates
 from tightrope.policies.registry import register
-from tightrope.policies.safe_action import SafePolicy, known_safe
 from tightrope.problem import Setting, mean_costs_at_most
 from tightrope.validation import whole_number
+from tightrope_lab.policies.safe_action import SafePolicy, known_safe
 
 
 @register("safe-lucb")

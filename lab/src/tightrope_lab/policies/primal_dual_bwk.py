@@ -9,14 +9,15 @@ import numpy as np
 
 from tightrope.models import ArmMeans
 from tightrope.offer import Offer
-from tightrope.policies.budget import Budgets
 from tightrope.policies.choices import Choice, best_row
-from tightrope.policies.comparator import ArmComparator, known_action
+from tightrope.policies.comparator import known_action
 from tightrope.policies.pending import Pending
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting, usage_within
 from tightrope.validation import Array, whole_number
+from tightrope_lab.policies.arms import ArmComparator
+from tightrope_lab.policies.budgets import Budgets
 
 
 @register("primal-dual-bwk")

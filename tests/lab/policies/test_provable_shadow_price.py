@@ -16,9 +16,9 @@ from tightrope.policies.hooks import restored
 from tightrope.policies.lp_thompson import RememberedProgram
 from tightrope.spec import make_spec
 from tightrope.testing import PolicySuite
-from tightrope_lab import provable_shadow_price as module
 from tightrope_lab import theory
-from tightrope_lab.provable_shadow_price import ProvableShadowPrice
+from tightrope_lab.policies import provable_shadow_price as module
+from tightrope_lab.policies.provable_shadow_price import ProvableShadowPrice
 
 # The dual is flat between prices of 0.6 and 1.2: there the choice does not change, and totals are a free random walk.
 FLAT = tr.environments.Tabular(

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 import tightrope as tr
 from budget_tools import ARMS, CONTEXTS, Q
 from policy_tools import check_contract, reasons
-from tightrope.policies.ucb_alp import UCBALP
+from tightrope_lab.policies.ucb_alp import UCBALP
 
 
 def make_ucb_alp() -> UCBALP:

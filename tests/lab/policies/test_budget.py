@@ -7,9 +7,9 @@ import pytest
 
 import tightrope as tr
 from budget_tools import ARMS, CONTEXTS, KNAPSACK, LIMIT, Q
-from tightrope.policies.lincbwk import LinCBwK
-from tightrope.policies.primal_dual_bwk import PrimalDualBwK
-from tightrope.policies.ucb_alp import UCBALP
+from tightrope_lab.policies.lincbwk import LinCBwK
+from tightrope_lab.policies.primal_dual_bwk import PrimalDualBwK
+from tightrope_lab.policies.ucb_alp import UCBALP
 
 
 @pytest.mark.parametrize("delay", [0, 1, 7])

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 import tightrope as tr
 from policy_tools import check_contract, reasons
-from tightrope.policies.lfg import LFG
+from tightrope_lab.policies.lfg import LFG
 
 SHARES = np.array([0.1, 0.2, 0.3])
 

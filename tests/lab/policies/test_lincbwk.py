@@ -10,7 +10,7 @@ import pytest
 import tightrope as tr
 from budget_tools import KNAPSACK, LIMIT
 from policy_tools import check_contract
-from tightrope.policies.lincbwk import LinCBwK
+from tightrope_lab.policies.lincbwk import LinCBwK
 
 
 def make_lincbwk() -> LinCBwK:

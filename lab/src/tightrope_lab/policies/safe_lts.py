@@ -12,8 +12,8 @@ from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, estimates
 from tightrope.policies.lints import sampled_values
 from tightrope.policies.registry import register
-from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction, known_safe
 from tightrope.problem import Setting, mean_costs_at_most
+from tightrope_lab.policies.safe_action import REWARD_BOUND, OneSafeAction, known_safe
 
 
 @register("safe-lts")

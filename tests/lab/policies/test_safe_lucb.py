@@ -16,7 +16,7 @@ from policy_tools import (
     plays_safely_and_finds_safe_actions,
     reasons,
 )
-from tightrope.policies.safe_lucb import SafeLUCB
+from tightrope_lab.policies.safe_lucb import SafeLUCB
 
 
 def make_safe_lucb() -> SafeLUCB:
