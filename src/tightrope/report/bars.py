@@ -14,6 +14,7 @@ from tightrope.report import canvas
 from tightrope.report.canvas import DASHES, LIGHT, POINTS, SERIES, WIDTH
 from tightrope.report.numbers import format_number
 from tightrope.validation import Array, finite_array, finite_number, real_array
+from tightrope.words import Key, Place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,15 +93,14 @@ def last_violation_figure(
 ) -> Figure:
     """A strip for each name with one dot for each run, the median as a bar, and a diamond for a value reported elsewhere."""
     if not samples:
-        raise InvalidInput("samples must have at least one name.")
+        raise InvalidInput(field="samples", must="have at least one name")
     references = references or {}
-    unknown = set(references) - set(samples)
-    if unknown:
-        raise InvalidInput(f"references must be among the samples' names, but got {sorted(unknown)}.")
+    if unknown := set(references) - set(samples):
+        raise InvalidInput(field="references", must="be among the samples' names", got=sorted(unknown))
     runs = {name: np.sort(finite_array(f"samples[{name!r}]", v, (None,))) for name, v in samples.items()}
     for name, v in runs.items():
         if v.size == 0:
-            raise InvalidInput(f"samples[{name!r}] must not be empty.")
+            raise InvalidInput(field=Place("samples", Key(name)), must="not be empty")
     largest = max([float(v[-1]) for v in runs.values()] + [float(r) for r in references.values()])
     with canvas.figure_style():
         figure, axes = _rows(list(runs), 62.0, right=150.0, head=24.0, xlabel=xlabel)

@@ -141,7 +141,6 @@ class Plan:
         return self.target if self.target is None or rounds <= self.rounds else self.target.without_regret()
 
     def recorded(self, rounds: int) -> list[int]:
-        """The rounds that a run of so many must record."""
         goal = self.goal(rounds)
         return [rounds] if goal is None else goal.recorded(rounds)
 
@@ -190,7 +189,6 @@ _PARTS = (*_ENVIRONMENT, "policy", "simulation")
 
 
 def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
-    """A row for each cell; what goes wrong in a cell is in its row, under `error`."""
     return [_run(plan, cell) for cell in cells]
 
 

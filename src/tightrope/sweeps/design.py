@@ -62,7 +62,6 @@ class Span:
         return min(max(_six_digits(self._between(u, self.high)), self.low), self.high)
 
     def levels(self) -> tuple[float, ...]:
-        """The values of a grid."""
         assert self.steps is not None
         inner = [self._between(i / (self.steps - 1), self.high) for i in range(1, self.steps - 1)]
         values = [self.low, *(round(x) if self.whole else _six_digits(x) for x in inner), self.high]
@@ -83,7 +82,6 @@ class Axis:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The path in parts: names of fields and places in lists."""
         return steps_of(self.path)
 
     @property
@@ -206,7 +204,6 @@ def put(data: Any, steps: Sequence[Step], value: Any) -> Any:
 
 
 def refuse(spec: Spec, field: str, message: str) -> NoReturn:
-    """Raise the error about a field of ``[sweep]``."""
     name = f'"{field}"' if "." in field else field
     raise spec.error(f"sweep.{name}: {message}" if field else f"sweep: {message}")
 

@@ -54,7 +54,6 @@ class Engine(abc.ABC):
 
 
 def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: str | None) -> Engine:
-    """The engine called `name`."""
     if workers is not None:
         workers = whole_number("workers", workers, low=1)
     if name == "ray":

@@ -101,7 +101,6 @@ class Sweep(AsFrame):
 
 
 def settings_table(rows: Sequence[Row], paths: Sequence[str]) -> displays.Html:
-    """Settings and what they came to, for a notebook."""
     labels, judged = ("policy", *paths), ("regret", "violation")
     body = [
         (*map(row.get, labels), *(_estimate(row, name) for name in judged), row["last_violation"])
@@ -173,7 +172,6 @@ def running(
     progress: bool | None,
     retry_failed: bool = False,
 ) -> Iterator[Runner]:
-    """A runner with its engine started and its folder held."""
     chosen = engine_for(plan, engine, workers=workers, address=address)
     check_ends(plan)
     folder = Path(out)
@@ -202,7 +200,6 @@ class Runner:
     started: float = field(default_factory=time.perf_counter)
 
     def sweep(self, halving: bool) -> Sweep:
-        """All cells of the plan."""
         rungs: list[Rung] = []
         fractions = RUNGS if halving else (1.0,)
         sizes = [max(1, math.ceil(len(self.plan) * KEPT**i)) for i in range(len(fractions))]

@@ -42,11 +42,9 @@ class Rows(AsFrame):
         return f"Rows({len(self)} rows of {', '.join(self.columns)})"
 
     def frame_rows(self) -> list[dict[str, Any]]:
-        """The rows as plain values, without what they are known by in the folder and the numbers of single runs."""
         return [for_people(self.row(i)) for i in range(len(self))]
 
     def take(self, at: NDArray[Any]) -> Rows:
-        """Some rows, by index or mask."""
         return Rows({name: column[at] for name, column in self.columns.items()})
 
     def row(self, i: int) -> Row:

@@ -168,7 +168,6 @@ class Tuned(AsFrame):
 
     @property
     def chosen(self) -> Row | None:
-        """The winner's row in the sweep."""
         return self.trials[-1].chosen if self.worth_it else None
 
     @property
@@ -346,7 +345,6 @@ class _Rival(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Whether it misses the target, and its regret."""
         regret = self.rows[0]["regret"]
         return not all(row["met"] for row in self.rows), math.inf if regret is None else regret
 
