@@ -66,8 +66,8 @@ class Custom:
 
     `draw` and `outcome` may ask for an `rng`, a NumPy generator that depends on the seed, the replication and the round alone: the
     same seed gives the same numbers for any number of workers, and `outcome` is handed the same stream whatever the action is, so
-    that policies are compared on the same draws. Who wants a world with a memory passes the methods of an object: every
-    replication plays in a copy of it, as it was when `simulate` was called.
+    that policies are compared on the same draws. For a world with a memory, pass the methods of an object: every replication
+    plays in a copy of it, as it was when `simulate` was called.
 
     Parameters
     ----------

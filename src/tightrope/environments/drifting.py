@@ -36,9 +36,8 @@ class Phase(NamedTuple):
 class Drifting:
     """A world whose weights, mean rewards and mean costs change with the round, in phases.
 
-    A switch of the best action is two phases, a slow drift many that differ little, seasons the same ones over and over, a
-    limit that changes a shift of the costs. A policy is told nothing of it: it sees contexts, costs and rewards as in any other
-    world.
+    A switch of the best action takes two phases, a slow drift many that differ little; seasons repeat the same ones, and a changed
+    limit shifts the costs. A policy is not told: it sees contexts, costs and rewards as in any other world.
 
     The optimum is that of the moment: in each phase the program of that phase, so that the rules hold on average within every
     phase. What it earns up to a round is the sum over the rounds so far, and `tightrope.simulate` measures regret against that

@@ -66,7 +66,7 @@ def from_table(
     Parameters
     ----------
     frame : DataFrame of pandas or polars, pyarrow Table, mapping of columns, or list of rows
-        No value may be missing, but in columns of the context that say what stands in for it.
+        No value may be missing, except in columns of the context that declare what stands in for it.
     context : sequence of column names, mapping of names to declarations, or Encoder
         See `Encoder`, which is fitted to the table unless it is fitted already. By default numbers are standardised, strings
         become an indicator of each level but the first, booleans 0 and 1; x = (1, …) is scaled so that ‖x‖ <= 1. Equal rows are
@@ -194,10 +194,6 @@ class Table(Tabular):
         Tabular.__init__(self, **tabular)
         vars(self).update(encoder=encoder, usage=usage, told=told or {})
 
-    def save(self, path: str | os.PathLike[str], **options: Any) -> Path:
-        """Write it as a spec, which `tightrope.environments.load` reads back: another name of `to_spec`."""
-        return self.to_spec(path, **options)
-
     def to_spec(
         self,
         path: str | os.PathLike[str],
@@ -207,6 +203,8 @@ class Table(Tabular):
         warm_start: Any = None,
     ) -> Path:
         """Write a spec that can be simulated, tuned and served, whose callers send rows by the names of the columns.
+
+        `save` is another name of it; `tightrope.environments.load` reads the environment back.
 
         Beside ``wards.toml`` stand ``wards.encoder.json``, the encoder, and ``wards.npz``, the environment. What an action always
         uses is in the rules; what depends on the context, and is seen before acting, callers send, as they send the group.
@@ -261,6 +259,8 @@ class Table(Tabular):
             np.savez_compressed(file, **arrays)
         write(path, dumps(data))
         return path
+
+    save = to_spec
 
     def _past(self, frame: Frame) -> dict[str, list[Any]]:
         """The columns that a warm start reads, as plain data, None where nothing is."""

@@ -249,7 +249,7 @@ def seen_words(seen: WhenSeen) -> str:
 def changed(env: Tabular, **changes: Any) -> Tabular:
     fields = {field: getattr(env, field) for field in inspect.signature(Tabular).parameters}
     if "costs" in changes:
-        # Other costs need not come from the rules; who knows that they do, says so.
+        # Other costs need not come from the rules; a caller who knows that they do passes the rules too.
         fields |= {"rules": None, "groups": None}
     return Tabular(**{**fields, "costs": env.cost_locations, **changes})
 

@@ -89,10 +89,6 @@ class Fit(AsFrame):
             name=self.name,
         )
 
-    def spec(self) -> Spec:
-        """The spec of `spec_data`, checked; paths in it are those of `save`."""
-        return make_spec(self.spec_data(), name=self.name)
-
     def spec_data(self) -> dict[str, Any]:
         """A spec as plain data: the one that was given, or a new one, with the recommended models in its policies."""
         data: dict[str, Any] = {"name": self.name, "actions": list(self.log.action_names), **self.base}

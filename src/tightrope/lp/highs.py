@@ -66,15 +66,9 @@ def solve_lp(
 
     matrix = sp.vstack([rows_ub, rows_eq], format="csc")
     solver = new_solver()
-    solver.passModel(
-        lp_model(
-            c,
-            (low, high),
-            (np.concatenate([np.full(rhs_ub.size, -np.inf), rhs_eq]), np.concatenate([rhs_ub, rhs_eq])),
-            (matrix.indptr, matrix.indices, matrix.data),
-            maximise=maximise,
-        )
-    )
+    rows = np.append(np.full(rhs_ub.size, -np.inf), rhs_eq), np.append(rhs_ub, rhs_eq)
+    entries = matrix.indptr, matrix.indices, matrix.data
+    solver.passModel(lp_model(c, (low, high), rows, entries, maximise=maximise))
     status = run_solver(solver)
     if status != "optimal":
         value = np.inf if (status == "unbounded") == maximise else -np.inf

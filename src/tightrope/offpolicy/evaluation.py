@@ -13,16 +13,8 @@ from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.frames import AsFrame
 from tightrope.log import Log, action_ids, require_distributions
-from tightrope.offpolicy.estimators import (
-    Method,
-    degrees_of_freedom,
-    estimate,
-    interval,
-    mean_and_error,
-    outcomes_of,
-    predictions,
-    summed,
-)
+from tightrope.offpolicy import estimators
+from tightrope.offpolicy.estimators import Method, mean_and_error, outcomes_of, summed
 from tightrope.policies import Policy
 from tightrope.validation import Array, finite_array, finite_number, real_array, whole_number
 from tightrope.words import Shown
@@ -218,7 +210,7 @@ def evaluate(
         raise InvalidInput(field="method", must=f"be one of {', '.join(get_args(Method))}", got=method)
     bound = limits_of(log, limits)
     weighed = weigh(log, target, method, clip, least_chance, may_miss)
-    fitted = predictions(log, outcomes_of(log)) if method == "dr" else None
+    fitted = estimators.predictions(log, outcomes_of(log)) if method == "dr" else None
     return estimated(log, weighed, fitted, method, bound, seed)
 
 
@@ -245,16 +237,19 @@ def estimated(
         w = (generator.random(n) * w.max() < w).astype(np.float64)
 
     outcomes = outcomes_of(log)
-    values, influence, spread = estimate(log, outcomes, fitted, pi, w, method)
+    values, influence, spread = estimators.estimate(log, outcomes, fitted, pi, w, method)
     per_group = summed(w, log.groups)
-    freedom, effective = degrees_of_freedom(per_group), float(per_group.sum() ** 2 / (per_group**2).sum())
-    low, high, uneven = interval(values, influence, log.groups, freedom, effective, outcomes)
+    freedom = estimators.degrees_of_freedom(per_group)
+    effective = float(per_group.sum() ** 2 / (per_group**2).sum())
+    found = values, influence, log.groups, freedom, effective, outcomes
+    low, high, uneven = estimators.interval(*found)
     bias = cut * spread
     if log.costs.ndim == 3:
         # What every action costs is known: an ordinary average over contexts.
         scores = np.einsum("ij,ijk->ik", pi, log.costs)
         means = scores.mean(axis=0)
-        own = interval(means, scores - means, log.groups, per_group.size - 1.0, per_group.size, scores)
+        G = per_group.size
+        own = estimators.interval(means, scores - means, log.groups, G - 1.0, G, scores)
         values, bias = np.append(values, means), np.append(bias, np.zeros(means.size))
         low, high, uneven = (np.append(a, b) for a, b in zip((low, high, uneven), own, strict=True))
 

@@ -428,7 +428,7 @@ class Result(AsFrame):
                 wanted = f"name constraints among {list(self.constraints)}"
                 raise InvalidInput(field="group", must=wanted, got=constraint)
             return self.constraints.index(constraint)
-        if not 0 <= constraint < (n := len(self.constraints)):
+        if constraint not in range(n := len(self.constraints)):
             raise InvalidInput(field="group", must=f"have indices from 0 to {n - 1}", got=constraint)
         return int(constraint)
 

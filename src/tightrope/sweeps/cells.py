@@ -285,9 +285,8 @@ class _Solved:
         if isinstance(env, Custom) and env.optimum is not None:
             return cls(env, env.optimum, None, "given")
         if isinstance(env, Custom) and env.means is None:
-            raise InvalidInput(
-                f"settings are ranked by regret, which is not known in {env.name!r}: its `means` tell it, or its `optimum`"
-            )
+            what = f"settings are ranked by regret, which is not known in {env.name!r}"
+            raise InvalidInput(f"{what}: give its `means` or its `optimum`")
         try:
             found = solve(env)
         except InfeasibleProblem:
@@ -367,7 +366,7 @@ def _reads_rows(tables: Mapping[str, Any]) -> bool:
 def _measured(run: Result, target: Target | None) -> Row:
     [row] = since(run, run.n_rounds - 1).rows()
     met, shortfall = (None, None) if target is None else target.judge(run)
-    return {name: row[name] for name in MEASURES} | {"met": met, "shortfall": shortfall}
+    return {**{name: row[name] for name in MEASURES}, "met": met, "shortfall": shortfall}
 
 
 def _head(plan: Plan, cell: Cell) -> Row:

@@ -71,9 +71,8 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise TightropeError(
-                    f"{self.folder.parent}: another sweep is writing there. Wait for it, or use another --out"
-                ) from None
+                what = "another sweep is writing there. Wait for it, or use another --out"
+                raise TightropeError(f"{self.folder.parent}: {what}") from None
             for draft in self.folder.glob(".*.draft"):
                 draft.unlink()
             self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
@@ -125,9 +124,8 @@ class Store:
         try:
             return _arrow().parquet.read_table(part, columns=names)
         except (_arrow().ArrowException, OSError) as error:
-            raise StateDamagedError(
-                f"{part} can't be read: {error}. Remove it: its cells will run again."
-            ) from error
+            remedy = "Remove it: its cells will run again."
+            raise StateDamagedError(f"{part} can't be read: {error}. {remedy}") from error
 
 
 def _schema(axes: Sequence[Axis]) -> Any:
