@@ -497,7 +497,7 @@ def test_files_that_are_no_arrays(tmp_path):
         ),
         (
             TWO + RULE + "usage = { a = 0, b = 1 }\n" + TABLE + "usage.h = 1\n",
-            r"environment\.usage\.h: a rule says already",
+            r"environment\.usage\.h: a rule already says",
         ),
         (
             TWO + RULE + TABLE + "usage.h = 1\ncosts = [[[0.0], [0.0]], [[0.0], [0.0]]]\n",

@@ -110,5 +110,5 @@ def test_what_a_log_can_not_tell_is_refused_or_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert world().changed(name="again").name == "again"
-    with pytest.raises(tr.InvalidInput, match="only rules and name can be changed"):
+    with pytest.raises(tr.InvalidInput, match="only rules and name of a log's environment can be changed"):
         world().changed(optimum=1.0)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tightrope.report import (
-    BarSeries,
     NamedCurve,
     bars_figure,
     curve_figure,
@@ -43,7 +42,7 @@ def draw_figures() -> dict[str, Figure]:
         ),
         "bars": bars_figure(
             ["icu", "other"],
-            [BarSeries("a", [0.2, 0.8], [0.1, 0.7], [0.3, 0.9]), BarSeries("b", [0.5, -0.5])],
+            {"a": [0.2, 0.8], "b": [0.5, -0.5]},
             xlabel="Share",
             marks={"limit": [0.2, np.nan]},
         ),

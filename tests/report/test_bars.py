@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tightrope.errors import InvalidInput
-from tightrope.report import BarSeries, bars_figure, last_violation_figure
+from tightrope.report import bars_figure, last_violation_figure
 
 
 def test_bars_carry_their_values_and_limits() -> None:
     figure = bars_figure(
-        ["icu", "other"], [BarSeries("share", [0.25, 0.75])], xlabel="Share", marks={"at most": [0.2, np.nan]}
+        ["icu", "other"], {"share": [0.25, 0.75]}, xlabel="Share", marks={"at most": [0.2, np.nan]}
     )
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.texts] == ["0.25", "0.75"]
@@ -31,9 +31,9 @@ def test_bad_bars_are_refused() -> None:
     with pytest.raises(InvalidInput, match="at least one label"):
         bars_figure([], [], xlabel="x")
     with pytest.raises(InvalidInput, match="shape"):
-        bars_figure(["a"], [BarSeries("s", [1, 2])], xlabel="x")
+        bars_figure(["a"], {"s": [1, 2]}, xlabel="x")
     with pytest.raises(InvalidInput, match="finite"):
-        bars_figure(["a"], [BarSeries("s", [np.nan])], xlabel="x")
+        bars_figure(["a"], {"s": [np.nan]}, xlabel="x")
     with pytest.raises(InvalidInput, match="among the samples"):
         last_violation_figure({"a": [1]}, references={"b": 2})
     with pytest.raises(InvalidInput, match="not be empty"):

@@ -12,21 +12,21 @@ from tightrope.sweeps import Target
 
 def test_targets_are_judged_at_every_recorded_round_after_theirs():
     run = run_of([[5.0, 2.0, -1.0, -1.0]] * 3, rounds=[10, 20, 30, 40])
-    assert Target.parse("violation<=0").judge(run).met
-    assert Target.parse("violation<=0 after 20").judge(run).met
+    assert Target.parse("violation<=0").judge(run)[0]
+    assert Target.parse("violation<=0 after 20").judge(run)[0]
     judged = Target.parse("violation <= 0 after 19").judge(run)
-    assert (judged.met, judged.shortfall) == (False, 2.0)
-    assert Target.parse("violation<=5 after 1 and regret<=20").judge(run).met
-    assert not Target.parse("violation<=0 and regret<20").judge(run).met  # regret is 40 · (1 − 0.5), exactly
-    assert Target.parse("path_violation<=1e-3 after 2_0").judge(run).met
+    assert judged == (False, 2.0)
+    assert Target.parse("violation<=5 after 1 and regret<=20").judge(run)[0]
+    assert not Target.parse("violation<=0 and regret<20").judge(run)[0]  # regret is 40 · (1 − 0.5), exactly
+    assert Target.parse("path_violation<=1e-3 after 2_0").judge(run)[0]
 
 
 def test_targets_count_the_high_end_of_the_interval():
     rng = np.random.default_rng(1)
     run = run_of(rng.normal(-0.2, 1.0, (20, 1)), rounds=[10])
     assert run.violation.high[-1] > 0.0
-    assert not Target.parse("violation<=0").judge(run).met
-    assert Target.parse("violation<=0").judge(run_of(rng.normal(-2.0, 1.0, (20, 1)), rounds=[10])).met
+    assert not Target.parse("violation<=0").judge(run)[0]
+    assert Target.parse("violation<=0").judge(run_of(rng.normal(-2.0, 1.0, (20, 1)), rounds=[10]))[0]
     with pytest.raises(InvalidInput, match="at least 2"):
         Target.parse("violation<=0").judge(run_of([[-1.0]], rounds=[10]))
 

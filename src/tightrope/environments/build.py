@@ -16,7 +16,7 @@ from tightrope.environments.bandit import bandit
 from tightrope.environments.custom import Custom
 from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
-from tightrope.environments.table import table_environment
+from tightrope.environments.table import costs_of, table_environment
 from tightrope.environments.tabular import Tabular, changed, seen_words
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import build_policy
@@ -25,6 +25,7 @@ from tightrope.registry import Registry
 from tightrope.rules import Rules
 from tightrope.spec import EnvironmentSpec, Spec, SpecError, read_spec, unknown_field
 from tightrope.validation import Array, real_array
+from tightrope.words import Shown
 
 # Functions that return a `Tabular`, a `Custom`, or what has `draw` and `outcome`, by name.
 # A parameter called `folder` is given the folder of the spec.
@@ -35,13 +36,11 @@ register = ENVIRONMENTS.register
 def environment_of(spec: Spec) -> Tabular | Custom:
     """The environment that a spec describes, its rules included: a table, or one of your own."""
     if spec.environment is None:
-        raise spec.error(
-            "environment: is missing: a simulation needs to know who draws contexts, rewards and costs"
-        )
+        what = "a simulation needs to know who draws contexts, rewards and costs"
+        raise spec.error(f"environment: is missing: {what}")
+    make = table_environment if spec.environment.kind == "table" else _of_kind
     try:
-        return (
-            table_environment(spec) if spec.environment.kind == "table" else _of_kind(spec, spec.environment)
-        )
+        return make(spec)
     except SpecError as error:
         raise spec.error(error) from error
 
@@ -72,17 +71,17 @@ def policies_of(
         raise spec.error(error) from error
 
 
-def _of_kind(spec: Spec, stated: EnvironmentSpec) -> Tabular | Custom:
+def _of_kind(spec: Spec) -> Tabular | Custom:
     """The environment of an ``[environment]``; rules, where there are any, take the place of its own costs.
 
     Two settings are common to all tables, and speak to the rules: `usage` (for each usage that the rules count one number, one for
     each action, or one for each context and action) and `groups` (for each context its group or groups).
     """
+    stated = spec.environment
+    assert stated is not None
     settings = {"usage": {}, **stated.settings}
     if not isinstance(settings["usage"], Mapping):
-        raise SpecError(
-            f"environment.usage: must be a table of usages by name, but got {settings['usage']!r}"
-        )
+        raise _error("usage", must="be a table of usages by name", got=settings["usage"])
     if stated.kind == "tabular" and "file" in settings:
         settings = _with_file(stated.folder, **settings)
     usage, groups = settings.pop("usage"), settings.pop("groups", None)
@@ -90,9 +89,7 @@ def _of_kind(spec: Spec, stated: EnvironmentSpec) -> Tabular | Custom:
     field = "usage" if usage else "groups" if groups is not None else None
     if isinstance(env, Custom):
         if field is not None:
-            raise SpecError(
-                f"environment.{field}: is for tables: the environment itself says it of each context"
-            )
+            raise _error(field, problem="is for tables: here the environment tells it with each context")
         return _custom(env, spec)
     changes: dict[str, Any] = {}
     if spec.actions and spec.actions != env.actions:
@@ -101,13 +98,13 @@ def _of_kind(spec: Spec, stated: EnvironmentSpec) -> Tabular | Custom:
         changes["name"] = spec.name
     if spec.rules is not None:
         if "costs" in stated.settings:
-            raise SpecError("environment.costs: the rules state the costs: leave one or the other out")
+            raise _error("costs", problem="the rules state the costs: leave one or the other out")
         _require_as_many(env, spec.rules.actions)
         changes |= _rule_costs(env, spec.rules, spec.usage, usage, groups)
-        _require_agreed(stated.settings, changes["costs_seen"])
+        _require_agreed(stated.settings, spec.rules.costs_seen)
         changes["name"] = spec.name
     elif field is not None:
-        raise SpecError(f"environment.{field}: is for rules, but the spec has none")
+        raise _error(field, problem="is for rules, but the spec has none")
     return changed(env, **changes) if changes else env
 
 
@@ -123,7 +120,7 @@ def _tabular(**arrays: Any) -> Tabular:
         if field not in _ARRAYS:
             raise unknown_field("environment", field, ["kind", "file", *_ARRAYS, "usage", "groups"])
     if "weights" not in arrays:
-        raise SpecError("environment.weights: is missing: a tabular environment needs weights and rewards")
+        raise _error("weights", problem="is missing: a tabular environment needs weights and rewards")
     return Tabular(**arrays)
 
 
@@ -134,17 +131,16 @@ for _factory in (bandit, hospital, synthetic):
 def _with_file(folder: Path, *, file: Any, usage: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
     """The settings, and with them the arrays of a file: parameters of `Tabular`, `groups`, and ``usage.NAME``."""
     if not isinstance(file, str):
-        raise SpecError(f"environment.file: must be a text, but got {file!r}")
+        raise _error("file", must="be a text", got=file)
     path = folder / file
     try:
         with np.load(path, allow_pickle=False) as archive:
             entries = {field: archive[field] for field in archive.files}
     except OSError as error:
-        raise SpecError(f"environment.file: {path} can't be read: {error.strerror or error}") from error
+        raise _error("file", problem=f"{path} can't be read: {error.strerror or error}") from error
     except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-        raise SpecError(
-            f"environment.file: {path} must be a NumPy .npz archive of plain arrays, but it is not: {error}"
-        ) from error
+        wanted = f"{path} must be a NumPy .npz archive of plain arrays"
+        raise _error("file", problem=f"{wanted}, but it is not: {error}") from error
     used = dict(usage)
     for field, array in entries.items():
         name = field.removeprefix("usage.")
@@ -152,7 +148,7 @@ def _with_file(folder: Path, *, file: Any, usage: Mapping[str, Any], **settings:
         if place is settings and name not in (*_ARRAYS, "groups"):
             raise SpecError(f"environment.file: {path}: {unknown_field('', name, _ARRAYS)}")
         if name in place:
-            raise SpecError(f"environment.{field}: is in the file {file} too: leave one of them out")
+            raise _error(field, problem=f"is in the file {file} too: leave one of them out")
         place[name] = array if array.dtype.kind in "fiub" else array.tolist()
     return {**settings, "usage": used}
 
@@ -195,20 +191,22 @@ def _custom(env: Custom, spec: Spec) -> Custom:
         raise SpecError(error, within="environment") from error
 
 
+def _error(field: str, **data: Any) -> SpecError:
+    return SpecError(within=f"environment.{field}", **data)
+
+
 def _require_as_many(env: Tabular | Custom, actions: Sequence[Action]) -> None:
-    if len(actions) != env.n_actions:
-        raise SpecError(
-            f"actions: must be {env.n_actions} names, as many as the environment has actions, but got {len(actions)}"
-        )
+    if (n := env.n_actions) != len(actions):
+        wanted = f"be {n} names, as many as the environment has actions"
+        raise SpecError(must=wanted, got=len(actions), within="actions")
 
 
 def _renamed(env: Tabular | Custom, actions: tuple[str, ...]) -> tuple[str, ...]:
     """`actions`, where they may name the actions of `env`."""
     _require_as_many(env, actions)
     if env.actions != tuple(f"action {j}" for j in range(env.n_actions)):
-        raise SpecError(
-            f"actions: must be those of the environment, in its order, {list(env.actions)}, but got {list(actions)}"
-        )
+        wanted = f"be those of the environment, in its order, {list(env.actions)}"
+        raise SpecError(must=wanted, got=list(actions), within="actions")
     return actions
 
 
@@ -227,24 +225,16 @@ def _rule_costs(
         if usage not in needed:
             raise unknown_field("environment.usage", usage, list(needed))
         if usage in fixed:
-            raise SpecError(
-                f"environment.usage.{usage}: a rule says already what each action uses: leave one of them out"
-            )
+            what = "a rule already says what each action uses: leave one of them out"
+            raise _error(f"usage.{usage}", problem=what)
     for usage in needed:
         if usage not in given and usage not in fixed:
-            raise SpecError(
-                f"environment.usage.{usage}: is missing: a rule counts it, so a simulation must know what each "
-                "action uses; give it here or as `usage` of the rule"
-            )
+            what = "is missing: a rule counts it, so a simulation must know what each action uses"
+            raise _error(f"usage.{usage}", problem=f"{what}; give it here or as `usage` of the rule")
     tables = {usage: _by_context(env, usage, table, rules) for usage, table in {**fixed, **given}.items()}
     by_context = _groups(env, rules, groups)
     try:
-        costs = np.stack(
-            [
-                rules.costs({usage: table[c] for usage, table in tables.items()}, group=by_context[c])
-                for c in range(env.n_contexts)
-            ]
-        )
+        costs = costs_of(rules, tables, by_context)
     except InvalidInput as error:
         raise SpecError(error, within="environment.usage") from error
     return {
@@ -259,18 +249,15 @@ def _rule_costs(
 
 
 def _require_agreed(settings: Mapping[str, Any], seen: WhenSeen) -> None:
-    """Refuse an environment that says of its costs that they are seen when the rules say otherwise."""
     stated = settings.get("costs_seen", seen)
     if (tuple(stated) if isinstance(stated, list) else stated) != seen:
-        raise SpecError(
-            f'environment.costs_seen: is "{stated}", but the rules are seen {seen_words(seen)}: change '
-            "this, `seen` of the rules or `costs_seen` of the policy"
-        )
+        what = f'is "{stated}", but the rules are seen {seen_words(seen)}'
+        remedy = "change this, `seen` of the rules or `costs_seen` of the policy"
+        raise _error("costs_seen", problem=f"{what}: {remedy}")
 
 
 def _by_context(env: Tabular, usage: str, table: Any, rules: Rules) -> Array:
-    C, J = env.n_contexts, env.n_actions
-    where = f"environment.usage.{usage}"
+    where, (C, J) = f"environment.usage.{usage}", env.rewards.shape
     if isinstance(table, Mapping):
         for action in table:
             if action not in rules.actions:
@@ -291,30 +278,25 @@ def _groups(env: Tabular, rules: Rules, groups: Any) -> list[Any]:
     if groups is None:
         for i, rule in enumerate(rules):
             if rule.among is not None:
-                raise SpecError(
-                    f"environment.groups: is missing: rule[{i}] is for a group, so the group of each of the "
-                    f"{env.n_contexts} contexts must be known"
-                )
+                what = f"the group of each of the {env.n_contexts} contexts must be known"
+                raise _error("groups", problem=f"is missing: rule[{i}] is for a group, so {what}")
         return [()] * env.n_contexts
     if not isinstance(groups, list) or len(groups) != env.n_contexts:
-        raise SpecError(
-            f"environment.groups: must be a list with one entry for each of the {env.n_contexts} contexts, "
-            f"but got {groups!r}"
-        )
+        wanted = f"be a list with one entry for each of the {env.n_contexts} contexts"
+        raise _error("groups", must=wanted, got=groups)
     for c, group in enumerate(groups):
         members = group if isinstance(group, list) else [group]
         if not all(isinstance(member, str) for member in members):
-            raise SpecError(f"environment.groups[{c}]: must be a name or a list of names, but got {group!r}")
+            raise _error(f"groups[{c}]", must="be a name or a list of names", got=group)
     return groups
 
 
 def _noise(env: Tabular, rules: Rules) -> str:
-    if env.cost_noise == "gaussian":
-        raise SpecError(
-            'environment.cost_noise: must be "none" or "bernoulli" where rules state the costs, but got "gaussian"'
-        )
-    if env.cost_noise == "bernoulli" and any(rule.among is not None for rule in rules):
-        raise SpecError(
-            'environment.cost_noise: must be "none" where a rule is for a group of contexts, but got "bernoulli"'
-        )
-    return env.cost_noise
+    noise, wanted = env.cost_noise, ""
+    if noise == "gaussian":
+        wanted = 'be "none" or "bernoulli" where rules state the costs'
+    if noise == "bernoulli" and any(rule.among is not None for rule in rules):
+        wanted = 'be "none" where a rule is for a group of contexts'
+    if wanted:
+        raise _error("cost_noise", must=wanted, got=Shown(f'"{noise}"'))
+    return noise

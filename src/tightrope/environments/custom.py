@@ -11,14 +11,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tightrope.actions import Action, Actions
-from tightrope.environments.tabular import Tabular, declared_names, declared_ranges, seen_words
+from tightrope.actions import Actions
+from tightrope.environments.tabular import Tabular, declared_names, declared_ranges, require_name, seen_words
 from tightrope.errors import InvalidInput
 from tightrope.offer import plain_group
 from tightrope.policies.rule_costs import RuleCosts
 from tightrope.problem import Problem, Seen, Vectors, WhenSeen, when_seen, which_before
 from tightrope.rules import Rules
-from tightrope.validation import Array, finite_array, finite_number, real_array, require_range, whole_number
+from tightrope.validation import (
+    COST_ROUNDING,
+    Array,
+    finite_array,
+    finite_number,
+    real_array,
+    require_range,
+    whole_number,
+)
 
 DRAW, OUTCOME = 0, 1  # the slots of a round, each a stream of its own
 
@@ -58,8 +66,8 @@ class Custom:
 
     `draw` and `outcome` may ask for an `rng`, a NumPy generator that depends on the seed, the replication and the round alone: the
     same seed gives the same numbers for any number of workers, and `outcome` is handed the same stream whatever the action is, so
-    that policies are compared on the same draws. Who wants a world with a memory passes the methods of an object: every
-    replication plays in a copy of it, as it was when `simulate` was called.
+    that policies are compared on the same draws. For a world with a memory, pass the methods of an object: every replication
+    plays in a copy of it, as it was when `simulate` was called.
 
     Parameters
     ----------
@@ -126,9 +134,8 @@ class Custom:
         self._stated = {field: given for field, given in locals().items() if field != "self"}
         for what, given in (("draw", draw), ("outcome", outcome), ("means", means)):
             if not callable(given) and (what != "means" or given is not None):
-                raise InvalidInput(f"{what} must be a function, but got {given!r}.")
-        if not isinstance(name, str):
-            raise InvalidInput(f"name must be a string, but got {name!r}.")
+                raise InvalidInput(field=what, must="be a function", got=given)
+        require_name(name)
         self.name, self.rules, self.usage = name, rules, dict(usage or {})
         self.draw, self.outcome, self.means = draw, outcome, means
         self.optimum = None if optimum is None else finite_number("optimum", optimum)
@@ -170,9 +177,8 @@ class Custom:
             return world
         for method in ("draw", "outcome"):
             if not callable(getattr(world, method, None)):
-                raise InvalidInput(
-                    f"env must be a tabular or drifting environment, or have `draw` and `outcome`, but {world!r} has no {method}."
-                )
+                wanted = "be a tabular or drifting environment, or have `draw` and `outcome`"
+                raise InvalidInput(field="env", must=f"{wanted}, but {world!r} has no {method}")
         parameters = [name for name in inspect.signature(cls).parameters if hasattr(world, name)]
         given: dict[str, Any] = {name: getattr(world, name) for name in parameters}
         return cls(**{"name": type(world).__name__, **given})
@@ -331,20 +337,17 @@ class Play:
             try:
                 made = self._rule_costs.costs(usage, plain_group(given.get("group")), self._some(ids))
             except InvalidInput as error:
-                raise InvalidInput(f"{where}: {error}") from error
+                raise error.inside(where) from error
             W[:, before] = made[:, before]
         elif n:
             if given.get("costs") is None:
-                raise InvalidInput(
-                    f"{where} must have costs, {n} for each action on offer, but has none: a context is a mapping with `costs`."
-                )
-            costs = finite_array(
-                f"costs of {where}", given["costs"], (len(ids), n), (len(ids), env.n_constraints)
-            )
+                wanted = f"have costs, {n} for each action on offer, but has none: a context is a mapping with `costs`"
+                raise InvalidInput(field=where, must=wanted)
+            shapes = (len(ids), n), (len(ids), env.n_constraints)
+            costs = finite_array(f"costs of {where}", given["costs"], *shapes)
             W[:, before] = costs if costs.shape[1] == n else costs[:, before]
-        if n and env.cost_range is not None:
-            low, high = env.cost_range[before].T
-            require_range(f"costs of {where}", W[:, before], low - _ROUNDING, high + _ROUNDING)
+        if n:
+            self._require_range(where, W[:, before], before)
         return W
 
     def _costs_after(self, where: str, costs: Any, action: int, group: Any) -> Array:
@@ -356,26 +359,23 @@ class Play:
             try:
                 return self._rule_costs.observed({**env.usage, **(costs or {})}, action, plain_group(group))
             except InvalidInput as error:
-                raise InvalidInput(f"{where}: {error}") from error
+                raise error.inside(where) from error
         if costs is None:
             if n:
-                raise InvalidInput(
-                    f"{where} must be (reward, costs) with {n} costs that are seen after acting."
-                )
+                wanted = f"be (reward, costs) with {n} costs that are seen after acting"
+                raise InvalidInput(field=where, must=wanted)
             return np.zeros(0)
         if isinstance(costs, Mapping):
-            raise InvalidInput(
-                f"{where}: usage by name needs rules, which say what of it counts: give costs."
-            )
+            raise InvalidInput("usage by name needs rules, which say what counts: give costs.", within=where)
         shapes: list[tuple[int | None, ...]] = [(n,), *([()] if n == 1 else [])]
         w = finite_array(f"costs of {where}", costs, *shapes).reshape(n)
-        if env.cost_range is not None:
-            low, high = env.cost_range[self._after].T
-            require_range(f"costs of {where}", w, low - _ROUNDING, high + _ROUNDING)
+        self._require_range(where, w, self._after)
         return w
 
-
-_ROUNDING = 1e-9
+    def _require_range(self, where: str, costs: Array, columns: NDArray[Any]) -> None:
+        if self.env.cost_range is not None:
+            low, high = self.env.cost_range[columns].T
+            require_range(f"costs of {where}", costs, low - COST_ROUNDING, high + COST_ROUNDING)
 
 
 def _takes_rng(function: Callable[..., Any]) -> bool:
@@ -389,28 +389,25 @@ def _takes_rng(function: Callable[..., Any]) -> bool:
 def _parted(where: str, told: Any) -> tuple[Any, Any]:
     """Reward and costs, of what may be a reward alone, a pair, or a mapping."""
     if isinstance(told, Mapping):
-        for field in told:
-            if field not in ("reward", "costs", "usage"):
-                raise InvalidInput(f"{where} must have reward, and costs or usage, but has {field!r}.")
-        if "reward" not in told or ("costs" in told and "usage" in told):
-            raise InvalidInput(f"{where} must have reward, and costs or usage, but has {list(told)}.")
+        if set(told) not in ({"reward"}, {"reward", "costs"}, {"reward", "usage"}):
+            wanted = f"have reward, and costs or usage, but has {list(told)}"
+            raise InvalidInput(field=where, must=wanted)
         return told["reward"], told.get("costs", told.get("usage"))
     if isinstance(told, tuple):
         if len(told) != 2:
-            raise InvalidInput(f"{where} must be a reward, or (reward, costs), but got {told!r}.")
+            raise InvalidInput(field=where, must="be a reward, or (reward, costs)", got=told)
         return told
     return told, None
 
 
 def _rows(name: str, given: Any, n: int) -> Array | None:
-    """A row for each of n actions, or one x for all."""
     if given is None:
         return None
     rows = real_array(name, given, (None,), (n, None))
     if rows.shape[-1] == 0:
-        raise InvalidInput(f"{name} must have at least one number; leave them out for arms alone.")
+        raise InvalidInput(field=name, must="have at least one number; leave them out for arms alone")
     if not np.isfinite(rows).all():
-        raise InvalidInput(f"{name} must be finite, but got {rows.tolist()}.")
+        raise InvalidInput(field=name, must="be finite", got=rows.tolist())
     return rows
 
 
@@ -421,17 +418,14 @@ def _vectors(features: Array | None) -> Vectors | None:
 def _registry(actions: int | Sequence[str] | None, rules: Rules | None) -> Actions:
     if rules is not None:
         if actions is not None and _labels(Actions(actions)) != _labels(rules.registry):
-            raise InvalidInput(
-                f"actions must be those of the rules, {list(rules.actions)}, or be left out, but got {actions!r}."
-            )
+            wanted = f"be those of the rules, {list(rules.actions)}, or be left out"
+            raise InvalidInput(field="actions", must=wanted, got=actions)
         return rules.registry
     if actions is None:
-        raise InvalidInput("actions must be given, their number or names, where there are no rules.")
+        raise InvalidInput(field="actions", must="be given, their number or names, where there are no rules")
     return Actions(actions)
 
 
 def _labels(actions: Actions) -> tuple[str, ...]:
-    def label(action: Action) -> str:
-        return action if isinstance(action, str) else f"action {action}"
-
-    return tuple(label(actions.name(i)) for i in range(len(actions)))
+    names = (actions.name(i) for i in range(len(actions)))
+    return tuple(name if isinstance(name, str) else f"action {name}" for name in names)

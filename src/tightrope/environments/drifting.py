@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tightrope.environments.tabular import Tabular, changed
+from tightrope.environments.tabular import Tabular, changed, require_name
 from tightrope.errors import InvalidInput
 from tightrope.problem import Problem, WhenSeen
 from tightrope.rules import Rules, Units
 from tightrope.validation import Array, finite_number
+from tightrope.words import Place
 
 # What every phase must have in common: all but the weights and the means, so that whoever fits one phase fits all of them.
 _SHARED = (
@@ -35,9 +36,8 @@ class Phase(NamedTuple):
 class Drifting:
     """A world whose weights, mean rewards and mean costs change with the round, in phases.
 
-    A switch of the best action is two phases, a slow drift many that differ little, seasons the same ones over and over, a
-    limit that changes a shift of the costs. A policy is told nothing of it: it sees contexts, costs and rewards as in any other
-    world.
+    A switch of the best action takes two phases, a slow drift many that differ little; seasons repeat the same ones, and a changed
+    limit shifts the costs. A policy is not told: it sees contexts, costs and rewards as in any other world.
 
     The optimum is that of the moment: in each phase the program of that phase, so that the rules hold on average within every
     phase. What it earns up to a round is the sum over the rounds so far, and `tightrope.simulate` measures regret against that
@@ -83,14 +83,13 @@ class Drifting:
     def __init__(
         self, phases: Sequence[Tabular], shares: Sequence[float] | None = None, *, name: str = "drifting"
     ) -> None:
-        if not isinstance(name, str):
-            raise InvalidInput(f"name must be a string, but got {name!r}.")
+        require_name(name)
         worlds = tuple(phases)
         if not worlds:
-            raise InvalidInput("phases must have at least one environment, but it is empty.")
+            raise InvalidInput(field="phases", must="have at least one environment, but it is empty")
         for i, world in enumerate(worlds):
             if not isinstance(world, Tabular):
-                raise InvalidInput(f"phases[{i}] must be a tabular environment, but got {world!r}.")
+                raise InvalidInput(field=Place("phases", i), must="be a tabular environment", got=world)
             for field in _SHARED:
                 first, here = getattr(worlds[0], field), getattr(world, field)
                 if not np.array_equal(first, here):
@@ -163,9 +162,11 @@ def phases_of(env: Environment, rounds: int) -> tuple[Phase, ...]:
 def _shares(given: Sequence[float] | None, n: int) -> tuple[float, ...]:
     if given is None:
         return (1.0 / n,) * n
-    shares = tuple(finite_number(f"shares[{i}]", one, low=0.0, open_low=True) for i, one in enumerate(given))
+    places = (Place("shares", i) for i in range(len(given)))
+    shares = tuple(finite_number(at, one, low=0.0, open_low=True) for at, one in zip(places, given))
     if len(shares) != n:
-        raise InvalidInput(f"shares must have one entry for each of {n} phases, but has {len(shares)}.")
+        wanted = f"have one entry for each of {n} phases, but has {len(shares)}"
+        raise InvalidInput(field="shares", must=wanted)
     if abs(sum(shares) - 1.0) > 1e-6:
-        raise InvalidInput(f"shares must sum to 1, but they sum to {sum(shares):.9g}.")
+        raise InvalidInput(field="shares", must=f"sum to 1, but they sum to {sum(shares):.9g}")
     return tuple(one / sum(shares) for one in shares)

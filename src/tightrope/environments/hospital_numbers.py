@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.validation import Array
+from tightrope.validation import Array, require_choice
 
 Codes: TypeAlias = NDArray[np.int64]
 Sample: TypeAlias = Literal["all", "first"]
@@ -111,15 +111,13 @@ def contexts() -> Codes:
 def read(path: str | Path) -> Calibration:
     """Read a calibration that `tightrope calibrate hospital` wrote."""
     if not Path(path).is_file():
-        raise InvalidInput(f"path must be an existing file, but got {str(path)!r}")
+        raise InvalidInput(field="path", must="be an existing file", got=str(path))
     return _parse(Path(path).read_text(encoding="utf-8"), str(path))
 
 
 @functools.cache
 def shipped(encounters: Sample = "all") -> Calibration:
-    """The calibration that comes with Tightrope."""
-    if encounters not in get_args(Sample):
-        raise InvalidInput(f"encounters must be 'all' or 'first', but got {encounters!r}")
+    require_choice("encounters", encounters, get_args(Sample))
     name = "hospital.json" if encounters == "all" else "hospital_first.json"
     text = importlib.resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
     return _parse(text, name)
@@ -129,31 +127,26 @@ def features() -> Array:
     """x(c) = [1, age/4, male, s, emergency, 5 diagnosis dummies]."""
     age, male, inpatient, emergency, diagnosis = contexts().T
     dummies = np.eye(len(DIAGNOSES))[diagnosis][:, 1:]
-    return np.column_stack(
-        [np.ones(age.size), age / 4, male, _INPATIENT_SCORE[inpatient], emergency, dummies]
-    )
+    visits = _INPATIENT_SCORE[inpatient]
+    return np.column_stack([np.ones(age.size), age / 4, male, visits, emergency, dummies])
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, made read-only."""
     array.flags.writeable = False
     return array
 
 
 FORMAT = "tightrope hospital calibration 1"
-_CELLS = (int(np.prod(LEVELS)), len(WARDS))
-_SHAPES: dict[str, tuple[int, ...]] = {
-    "counts": _CELLS[:1],
-    **dict.fromkeys(("shares", "by_ward"), _CELLS[1:]),
-}
-_SHAPES |= {"coefficients": (len(WARDS), len(FEATURES)), **dict.fromkeys(("boosted", "cells"), _CELLS)}
+_C, _J = int(np.prod(LEVELS)), len(WARDS)
+_SHAPES: dict[str, tuple[int, ...]] = {"counts": (_C,), "boosted": (_C, _J), "cells": (_C, _J)}
+_SHAPES |= {"shares": (_J,), "by_ward": (_J,), "coefficients": (_J, len(FEATURES))}
 
 
 def _parse(text: str, origin: str) -> Calibration:
     try:
         data = json.loads(text)
         if data["format"] != FORMAT:
-            raise InvalidInput(f"{origin} must be in the format {FORMAT!r}, but got {data['format']!r}")
+            raise InvalidInput(field=origin, must=f"be in the format {FORMAT!r}", got=data["format"])
         found = msgspec.convert(data, Calibration, dec_hook=_array)
         for part in (found, found.stay, *(found.outcomes[name] for name in get_args(Reward))):
             for name, shape in _SHAPES.items():
@@ -161,9 +154,9 @@ def _parse(text: str, origin: str) -> Calibration:
                 if array.shape != shape:
                     raise ValueError(f"{name} must have shape {shape}, but got shape {array.shape}")
         return found
+    except InvalidInput:
+        raise
     except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
-        if isinstance(error, InvalidInput):
-            raise
         raise InvalidInput(f"{origin} is not a calibration: {error!r}") from error
 
 

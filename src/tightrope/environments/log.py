@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from tightrope.encoder import Encoder
 from tightrope.environments.custom import Custom
-from tightrope.environments.table import FEW_ROWS, Contexts, PerAction, WeakEvidence, require_columns
+from tightrope.environments.table import Contexts, PerAction, WeakEvidence, few_rows, require_columns
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.log import Log, LogColumns, by_action
 from tightrope.rules import Rules
 from tightrope.validation import Array, require_finite, whole_number
+from tightrope.words import Key, Place
 
 
 def from_log(
@@ -86,17 +87,11 @@ def from_log(
         else:
             known[one] = by_action(log.frame, source, actions, f"usage[{one!r}]")
     _require_usage(rules, known, used)
-    counts = np.bincount(codes, minlength=len(actions))
-    for one, count in zip(actions, counts.tolist()):
-        if count < FEW_ROWS:
-            what = (
-                f"action {one!r} has only {count} of {codes.size} rows: what comes of it is drawn from these"
-            )
-            warnings.warn(what, WeakEvidence, stacklevel=2)
-    if not counts.all():
-        raise InvalidInput(
-            f"column {action!r} must hold every action at least once, but {actions[int(np.argmin(counts))]!r} never comes."
-        )
+    for doubt in few_rows(log, "what comes of it is drawn from these"):
+        warnings.warn(doubt, WeakEvidence, stacklevel=2)
+    if never := [one for j, one in enumerate(actions) if j not in codes]:
+        wanted = f"hold every action at least once, but {never[0]!r} never comes"
+        raise InvalidInput(field=f"column {action!r}", must=wanted)
     near = whole_number("neighbours", neighbours, low=1)
     world = _World(Contexts(log, context), log, known, used, near, in_order)
     return Logged(world, rules, name)
@@ -116,9 +111,8 @@ class Logged(Custom):
         """The same environment under another name, or with other rules."""
         fields: dict[str, Any] = {"rules": self.rules, "name": self.name}
         if other := set(changes) - {*fields, "actions", "usage"}:
-            raise InvalidInput(
-                f"of a log's environment only rules and name can be changed, not {sorted(other)}."
-            )
+            what = "only rules and name of a log's environment can be changed"
+            raise InvalidInput(f"{what}, not {sorted(other)}.")
         fields |= {name: value for name, value in changes.items() if name in fields}
         _require_usage(fields["rules"], self._world.known, self._world.used)
         return Logged(self._world, fields["rules"], fields["name"])
@@ -148,9 +142,8 @@ class _World:
         self.table, self.codes, self.actions, self.rewards = table, log.actions, log.action_names, log.rewards
         self.known, self.used, self.in_order = known, used, bool(in_order)
         self._ids = {one: j for j, one in enumerate(self.actions)}
-        self._near = [
-            _nearest(table, np.flatnonzero(self.codes == j), neighbours) for j in range(len(self.actions))
-        ]
+        done = [np.flatnonzero(self.codes == j) for j in range(len(self.actions))]
+        self._near = [_nearest(table, rows, neighbours) for rows in done]
 
     def __deepcopy__(self, memo: Any) -> _World:
         return self
@@ -190,8 +183,6 @@ def _nearest(table: Contexts, rows: NDArray[np.int64], neighbours: int) -> NDArr
     from scipy.spatial import cKDTree
 
     k = min(neighbours, len(rows))
-    if not k:
-        return np.zeros((len(table.rows), 0), dtype=np.int64)
     _, found = cKDTree(table.x[rows]).query(table.x[table.rows], k=[*range(1, k + 1)])
     return np.sort(rows[found], axis=1)
 
@@ -203,10 +194,11 @@ def _require_usage(rules: Rules | None, known: Mapping[str, Any], used: Mapping[
         if usage is None or usage in known:
             continue
         if usage not in used:
-            raise InvalidInput(f"usage[{usage!r}] is missing: a rule reads '{rule}'")
+            raise InvalidInput(field=Place("usage", Key(usage)), problem=f"is missing: a rule reads '{rule}'")
         if rule.seen == "before":
-            raise InvalidInput(
-                f"usage[{usage!r}] must tell the usage of every action, since a rule reads '{rule}' and is seen before acting, but "
-                "a log has only that of the action taken. Give a mapping from actions to columns or numbers, or let the rule be "
-                "seen after acting."
+            reason = f"since a rule reads '{rule}' and is seen before acting"
+            wanted = f"tell the usage of every action, {reason}, but a log has only that of the action taken"
+            remedy = (
+                "Give a mapping from actions to columns or numbers, or let the rule be seen after acting."
             )
+            raise InvalidInput(field=Place("usage", Key(usage)), must=wanted, remedy=remedy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def synthetic(
     n_constraints = whole_number("constraints", constraints)
     delta = finite_number("slater", slater, low=0.0, high=1.0, open_low=True)
     if cost_noise not in ("none", "bernoulli"):
-        raise InvalidInput(f"cost_noise must be 'none' or 'bernoulli', but got {cost_noise!r}.")
+        raise InvalidInput(field="cost_noise", must="be 'none' or 'bernoulli'", got=cost_noise)
     draw = np.random.default_rng(whole_number("seed", seed))
     weights = draw.dirichlet(np.ones(n_contexts))
     # φ = (1, u)/√2 and θ = (1, v)/√2 with ‖u‖ = ‖v‖ = 1, so ⟨θ, φ⟩ = (1 + u·v)/2 lies in [0, 1].
@@ -53,15 +53,9 @@ def synthetic(
     phi = np.concatenate([np.ones((n_contexts, n_actions, 1)), u], axis=2) / math.sqrt(2.0)
     theta = np.append(1.0, v) / math.sqrt(2.0)
     costs = _costs(weights, u @ _tilted(draw, v, n_constraints).T, delta)
-    return Tabular(
-        weights,
-        phi,
-        np.clip(phi @ theta, 0.0, 1.0),
-        costs,
-        cost_noise=cost_noise,
-        costs_seen=costs_seen,
-        name="synthetic",
-    )
+    rewards = np.clip(phi @ theta, 0.0, 1.0)
+    options: dict[str, Any] = {"cost_noise": cost_noise, "costs_seen": costs_seen, "name": "synthetic"}
+    return Tabular(weights, phi, rewards, costs, **options)
 
 
 def _directions(draw: np.random.Generator, shape: tuple[int, ...], dimension: int) -> Array:
@@ -90,12 +84,11 @@ def _costs(weights: Array, slopes: Array, delta: float) -> Array:
     square = 1.0 + base * base
     discriminant = (delta * base) ** 2 - square * (delta * delta - 0.5)
     if discriminant < 0.0:
-        raise InvalidInput(f"slater must be at most {math.sqrt(square / 2.0):.6g} here, but got {delta}.")
+        wanted = f"be at most {math.sqrt(square / 2.0):.6g} here"
+        raise InvalidInput(field="slater", must=wanted, got=delta)
     gamma = (delta * base + math.sqrt(discriminant)) / square
     costs = np.clip(gamma * (slopes + base) - delta, -1.0, 1.0)
     reached = slater_program(weights, costs).value
     if abs(reached - delta) > 1e-9:
-        raise SolverError(
-            f"the instance has Slater constant {reached:.12g} instead of {delta}; change the seed"
-        )
+        raise SolverError(f"the instance has Slater constant {reached:.12g}, not {delta}; change the seed")
     return np.asarray(costs)

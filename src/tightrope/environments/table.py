@@ -17,11 +17,13 @@ from tightrope.errors import InvalidInput
 from tightrope.files import replacing, write, write_json
 from tightrope.frames import Frame
 from tightrope.log import Codes, History, Log, LogColumns, by_action, units
+from tightrope.messages import leaves
 from tightrope.problem import Seen
 from tightrope.rules import Rules
 from tightrope.spec import Spec, SpecError, convert_table
 from tightrope.toml import dumps
 from tightrope.validation import Array, finite_number, require_range
+from tightrope.words import Key, Place
 
 PerAction: TypeAlias = Mapping[Any, str | float]
 
@@ -64,7 +66,7 @@ def from_table(
     Parameters
     ----------
     frame : DataFrame of pandas or polars, pyarrow Table, mapping of columns, or list of rows
-        No value may be missing, but in columns of the context that say what stands in for it.
+        No value may be missing, except in columns of the context that declare what stands in for it.
     context : sequence of column names, mapping of names to declarations, or Encoder
         See `Encoder`, which is fitted to the table unless it is fitted already. By default numbers are standardised, strings
         become an indicator of each level but the first, booleans 0 and 1; x = (1, …) is scaled so that ‖x‖ <= 1. Equal rows are
@@ -113,25 +115,14 @@ def from_table(
         action=action,
         reward=named(reward) if isinstance(reward, Mapping) else reward,
         label=label,
-        usage={
-            one: source if isinstance(source, str) else named(source) for one, source in (usage or {}).items()
-        },
+        usage={one: at if isinstance(at, str) else named(at) for one, at in (usage or {}).items()},
         group=group,
     )
     log = Log.from_frame(frame, columns, actions=None if rules is None else tuple(map(str, rules.actions)))
     if isinstance(reward, str):
         require_range(f"column {reward!r}", log.rewards, 0.0, 1.0)
-    env, doubts = table_of(
-        log,
-        context=context,
-        usage=usage,
-        rules=rules,
-        unit=unit,
-        ridge=ridge,
-        costs_seen=costs_seen,
-        name=name,
-        judge=judge,
-    )
+    fitting: dict[str, Any] = {"unit": unit, "ridge": ridge, "judge": judge}
+    env, doubts = table_of(log, context, usage, rules, costs_seen=costs_seen, name=name, **fitting)
     for doubt in doubts:
         warnings.warn(doubt, WeakEvidence, stacklevel=2)
     return env
@@ -139,10 +130,10 @@ def from_table(
 
 def table_of(
     log: Log,
-    *,
     context: Sequence[str] | Mapping[str, Any] | Encoder,
-    usage: Mapping[str, str | PerAction] | None = None,
-    rules: Rules | None = None,
+    usage: Mapping[str, str | PerAction] | None,
+    rules: Rules | None,
+    *,
     unit: str | Sequence[str] | None = None,
     ridge: float = 1.0,
     costs_seen: Seen | None = None,
@@ -203,10 +194,6 @@ class Table(Tabular):
         Tabular.__init__(self, **tabular)
         vars(self).update(encoder=encoder, usage=usage, told=told or {})
 
-    def save(self, path: str | os.PathLike[str], **options: Any) -> Path:
-        """Write it as a spec, which `tightrope.environments.load` reads back: another name of `to_spec`."""
-        return self.to_spec(path, **options)
-
     def to_spec(
         self,
         path: str | os.PathLike[str],
@@ -216,6 +203,8 @@ class Table(Tabular):
         warm_start: Any = None,
     ) -> Path:
         """Write a spec that can be simulated, tuned and served, whose callers send rows by the names of the columns.
+
+        `save` is another name of it; `tightrope.environments.load` reads the environment back.
 
         Beside ``wards.toml`` stand ``wards.encoder.json``, the encoder, and ``wards.npz``, the environment. What an action always
         uses is in the rules; what depends on the context, and is seen before acting, callers send, as they send the group.
@@ -236,7 +225,7 @@ class Table(Tabular):
         """
         path = Path(path)
         if path.suffix != ".toml":
-            raise InvalidInput(f"path must end in .toml, but got {str(path)!r}")
+            raise InvalidInput(field="path", must="end in .toml", got=str(path))
         arrays: dict[str, Any] = {"weights": self.weights, "features": self.features, "rewards": self.rewards}
         if self.groups is not None and self.rules is not None and any(one.among for one in self.rules):
             arrays["groups"] = np.array(self.groups)
@@ -271,17 +260,11 @@ class Table(Tabular):
         write(path, dumps(data))
         return path
 
+    save = to_spec
+
     def _past(self, frame: Frame) -> dict[str, list[Any]]:
         """The columns that a warm start reads, as plain data, None where nothing is."""
-
-        def leaves(value: Any) -> list[Any]:
-            return (
-                [leaf for one in value.values() for leaf in leaves(one)]
-                if isinstance(value, Mapping)
-                else [value]
-            )
-
-        named = [one for one in [*self.encoder.columns, *leaves(self.told)] if isinstance(one, str)]
+        named = [*self.encoder.columns, *(leaf for _, leaf in leaves(self.told) if isinstance(leaf, str))]
         return {name: frame.column(name).to_list() for name in dict.fromkeys(named)}
 
 
@@ -304,11 +287,24 @@ class Contexts:
         self.features: Array = x[self.rows] / self.scale
 
     def averages(self, values: Array) -> Array:
-        """Means of the rows of each context."""
         sums = np.zeros((self.rows.size, values.shape[1]))
         np.add.at(sums, self.context, values)
         averages: Array = sums / np.bincount(self.context)[:, None]
         return averages
+
+
+def few_rows(log: Log, therefore: str) -> list[str]:
+    counts = np.bincount(log.actions, minlength=log.n_actions)
+    return [
+        f"action {one!r} has only {count} of {log.n_rows} rows: {therefore}"
+        for one, count in zip(log.action_names, counts)
+        if count < FEW_ROWS
+    ]
+
+
+def _judged(n: int) -> Any:
+    """The rows on which fits are judged: all, or a sample that is always the same."""
+    return np.random.default_rng(0).choice(n, _MOST_JUDGED, replace=False) if n > _MOST_JUDGED else slice(n)
 
 
 class _Fits:
@@ -319,16 +315,8 @@ class _Fits:
         self.doubts: list[str] = []
         if not judge:
             return
-        counts = np.bincount(codes, minlength=len(actions))
-        for one, count in zip(actions, counts):
-            if count < FEW_ROWS:
-                self.doubts.append(
-                    f"action {one!r} has only {count} of {codes.size} rows: its means are a guess"
-                )
-        x = table.x
-        if len(x) > _MOST_JUDGED:
-            x = x[np.random.default_rng(0).choice(len(x), _MOST_JUDGED, replace=False)]
-        chances = chance_model(table.x, codes, len(actions))(x)
+        self.doubts += few_rows(log, "its means are a guess")
+        chances = chance_model(table.x, codes, len(actions))(table.x[_judged(len(table.x))])
         for one, share in zip(actions, (chances < _RARE).mean(axis=0)):
             if share > _RARE_SHARE:
                 self.doubts.append(
@@ -356,9 +344,8 @@ class _Fits:
         return clipped
 
     def _coefficients(self, y: Array, seen: NDArray[np.bool_]) -> Array:
-        return ridge_by_action(
-            self._table.x[seen], self._codes[seen], y[seen], len(self._actions), self._ridge
-        )
+        x, codes = self._table.x[seen], self._codes[seen]
+        return ridge_by_action(x, codes, y[seen], len(self._actions), self._ridge)
 
     def _check_skill(self, name: str, y: Array) -> None:
         """Compare the fit with each action's average on rows whose unit neither has seen."""
@@ -398,9 +385,8 @@ def chance_model(x: Array, codes: Codes, n_actions: int, penalty: float = 1.0) -
     """
     from scipy.optimize import minimize
 
-    if len(x) > _MOST_JUDGED:
-        rows = np.random.default_rng(0).choice(len(x), _MOST_JUDGED, replace=False)
-        x, codes = x[rows], codes[rows]
+    rows = _judged(len(x))
+    x, codes = x[rows], codes[rows]
     taken = np.eye(n_actions)[codes]
     ridge = np.append(_FREE, np.full(x.shape[1] - 1, penalty))
 
@@ -438,9 +424,8 @@ def _usage(
             known = by_action(log.frame, source, log.action_names, f"usage[{name!r}]")
             usage[name] = table.averages(known)
         elif fits is None:
-            raise InvalidInput(
-                f"usage[{name!r}] must tell the usage of every action where nothing was logged, but got {source!r}"
-            )
+            wanted = "tell the usage of every action where nothing was logged"
+            raise InvalidInput(field=Place("usage", Key(name)), must=wanted, got=source)
         else:
             observed = log.frame.numbers(source)
             low, high = float(observed.min()), float(observed.max())
@@ -457,24 +442,26 @@ def _costs(
     if not usage and table.groups is None:
         same = rules.costs()
         return np.broadcast_to(same, (n, *same.shape)), rules.range_of_costs(same)
-    groups: list[str | None] = [None] * n if table.groups is None else [*table.groups]
-    costs = np.stack([rules.costs({name: u[c] for name, u in usage.items()}, groups[c]) for c in range(n)])
+    costs = costs_of(rules, usage, [None] * n if table.groups is None else table.groups)
     return costs, rules.range_of_costs(costs)
 
 
+def costs_of(rules: Rules, usage: Mapping[str, Array], groups: Sequence[Any]) -> Array:
+    """The costs (C, J, K) of the usages (C, J) in contexts of these groups."""
+    used = [{name: table[c] for name, table in usage.items()} for c in range(len(groups))]
+    return np.stack([rules.costs(one, group) for one, group in zip(used, groups)])
+
+
 def named(values: PerAction) -> dict[str, str | float]:
-    """The same by the names of the actions."""
     return {str(action): source for action, source in values.items()}
 
 
 def require_columns(context: Any) -> None:
-    """Refuse a context without columns."""
     if isinstance(context, str) or (not isinstance(context, Encoder) and len(context) == 0):
-        raise InvalidInput(f"context must be one or more column names, but got {context!r}")
+        raise InvalidInput(field="context", must="be one or more column names", got=context)
 
 
 def _fitted(context: Any, frame: Any) -> Encoder:
-    """The encoder that is given, or one that is fitted to the table as declared."""
     if not isinstance(context, Encoder):
         return Encoder(context).fit(frame)
     return context if context.fitted else context.copy().fit(frame)
@@ -490,7 +477,7 @@ class TableSettings(History, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         History.__post_init__(self)
         if self.contexts < 1:
-            raise InvalidInput(f"contexts must be at least 1, but got {self.contexts}")
+            raise InvalidInput(field="contexts", must="be at least 1", got=self.contexts)
 
 
 def table_environment(
@@ -505,21 +492,14 @@ def table_environment(
     assert stated is not None
     settings: TableSettings = convert_table(stated.settings, TableSettings, "environment")
     if spec.encoder is None:
-        raise SpecError(
-            'context: is missing: an environment of kind "table" reads its rows by what callers send'
-        )
+        what = 'an environment of kind "table" reads its rows by what callers send'
+        raise SpecError(f"context: is missing: {what}")
     try:
         log = settings.read(stated.folder) if log is None else log
         usage = _usage_columns(spec, settings)
-        env, doubts = table_of(
-            log.for_actions(spec.actions) if spec.actions else log,
-            context=spec.encoder,
-            usage=usage,
-            rules=spec.rules,
-            unit=settings.unit,
-            name=spec.name,
-            judge=tell is not None,
-        )
+        log = log.for_actions(spec.actions) if spec.actions else log
+        options: dict[str, Any] = {"unit": settings.unit, "name": spec.name, "judge": tell is not None}
+        env, doubts = table_of(log, spec.encoder, usage, spec.rules, **options)
     except InvalidInput as error:
         raise SpecError(error, within="environment") from error
     if tell is not None:
@@ -531,14 +511,12 @@ def table_environment(
 def _usage_columns(spec: Spec, settings: TableSettings) -> dict[str, Any]:
     usage: dict[str, Any] = {**spec.usage, **settings.usage}
     if twice := [name for name in settings.usage if name in spec.usage]:
-        raise InvalidInput(
-            f"usage.{twice[0]}: a rule says already what each action uses: leave one of them out"
-        )
+        what = "a rule already says what each action uses: leave one of them out"
+        raise InvalidInput(f"usage.{twice[0]}: {what}")
     counted = dict.fromkeys(rule.quantity.usage for rule in spec.rules or ())
     if missing := [name for name in counted if name is not None and name not in usage]:
-        raise InvalidInput(
-            f"usage.{missing[0]} is missing: a rule counts it: name the column of what was used"
-        )
+        what = "is missing: a rule counts it: name the column of what was used"
+        raise InvalidInput(f"usage.{missing[0]} {what}")
     return {name: one for name, one in usage.items() if name in counted}
 
 

@@ -16,6 +16,7 @@ from tightrope.errors import InvalidInput
 from tightrope.problem import Problem, Seen, Truth, Vectors, WhenSeen, when_seen, which_before
 from tightrope.rules import Rules, Units
 from tightrope.validation import Array, finite_array, finite_number, first, require_choice, require_range
+from tightrope.words import Place, Shown
 
 Noise: TypeAlias = Literal["bernoulli", "gaussian", "none"]
 
@@ -125,14 +126,13 @@ class Tabular:
     ) -> None:
         require_choice("reward_noise", reward_noise, get_args(Noise))
         require_choice("cost_noise", cost_noise, get_args(Noise))
-        if not isinstance(name, str):
-            raise InvalidInput(f"name must be a string, but got {name!r}.")
+        require_name(name)
         if rewards is None:
-            raise InvalidInput("rewards must be given, of shape (C, J).")
+            raise InvalidInput(field="rewards", must="be given, of shape (C, J)")
         p = _probabilities(weights)
         r = finite_array("rewards", rewards, (p.size, None))
         if r.shape[1] == 0:
-            raise InvalidInput("rewards must have at least one action, but its shape is (C, 0).")
+            raise InvalidInput(field="rewards", must="have at least one action, but its shape is (C, 0)")
         if reward_noise == "bernoulli":
             r = _within("rewards", r, 0.0, 1.0)
         w = finite_array("costs", np.zeros((*r.shape, 0)) if costs is None else costs, (*r.shape, None))
@@ -152,11 +152,10 @@ class Tabular:
             constraints = rules.names
         K, names = w.shape[2], declared_names("constraints", constraints, "constraint", w.shape[2])
         if rules is not None and rules.names != names:
-            raise InvalidInput(
-                f"constraints must be the columns of the rules, {list(rules.names)}, but got {list(names)}."
-            )
+            wanted = f"be the columns of the rules, {list(rules.names)}"
+            raise InvalidInput(field="constraints", must=wanted, got=list(names))
         if groups is not None and len(groups) != p.size:
-            raise InvalidInput(f"groups must be those of each of {p.size} contexts, but got {len(groups)}.")
+            raise InvalidInput(field="groups", must=f"be those of each of {p.size} contexts", got=len(groups))
         seen = when_seen("costs_seen", costs_seen, K)
         vars(self).update(
             {field: kept.get(id(array)) for field, array in arrays.items()},
@@ -204,9 +203,8 @@ class Tabular:
     @cached_property
     def units(self) -> Units:
         """What turns costs into the units of the rules."""
-        return Units.of(
-            self.rules, self.n_constraints, Units.shares_of(self.rules, self.weights, self.groups)
-        )
+        shares = Units.shares_of(self.rules, self.weights, self.groups)
+        return Units.of(self.rules, self.n_constraints, shares)
 
     def problem(self, tells: Mapping[str, Callable[[], Any]] | None = None) -> Problem:
         """The problem that it poses; for `tells` see `Problem`."""
@@ -245,15 +243,13 @@ class Tabular:
 
 
 def seen_words(seen: WhenSeen) -> str:
-    """When costs are seen, in words."""
     return seen if isinstance(seen, str) else "before and after"
 
 
 def changed(env: Tabular, **changes: Any) -> Tabular:
-    """The same environment but for some of its parameters."""
     fields = {field: getattr(env, field) for field in inspect.signature(Tabular).parameters}
     if "costs" in changes:
-        # Other costs need not come from the rules; who knows that they do, says so.
+        # Other costs need not come from the rules; a caller who knows that they do passes the rules too.
         fields |= {"rules": None, "groups": None}
     return Tabular(**{**fields, "costs": env.cost_locations, **changes})
 
@@ -265,13 +261,18 @@ def _vectors(features: Array | None) -> Vectors | None:
     return Vectors(features.shape[-1], features.ndim == 3, longest)
 
 
+def require_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise InvalidInput(field="name", must="be a string", got=name)
+
+
 def _probabilities(weights: ArrayLike) -> Array:
     p = finite_array("weights", weights, (None,))
     if p.size == 0:
-        raise InvalidInput("weights must have at least one entry, but it is empty.")
+        raise InvalidInput(field="weights", must="have at least one entry, but it is empty")
     require_range("weights", p, 0.0, math.inf)
     if abs(p.sum() - 1.0) > 1e-6:
-        raise InvalidInput(f"weights must sum to 1, but they sum to {p.sum():.9g}.")
+        raise InvalidInput(field="weights", must=f"sum to 1, but they sum to {p.sum():.9g}")
     return np.asarray(p / p.sum())
 
 
@@ -291,9 +292,8 @@ def declared_ranges(cost_range: ArrayLike, n_constraints: int) -> Array:
     bad = span[:, 0] > span[:, 1]
     if bad.any():
         k = first(bad)[0]
-        raise InvalidInput(
-            f"cost_range must have low <= high, but got {span[k].tolist()} for constraint {k}."
-        )
+        came = Shown(f"{span[k].tolist()} for constraint {k}")
+        raise InvalidInput(field="cost_range", must="have low <= high", got=came)
     return span
 
 
@@ -302,9 +302,8 @@ def _features(name: str, features: ArrayLike | None, shape: tuple[int, ...]) -> 
         return None
     phi = finite_array(name, features, (*shape, None), (shape[0], None))
     if phi.shape[-1] == 0:
-        raise InvalidInput(
-            f"{name} must have at least one entry for each context; leave it out for arms only."
-        )
+        wanted = "have at least one entry for each context; leave it out for arms only"
+        raise InvalidInput(field=name, must=wanted)
     return phi
 
 
@@ -313,14 +312,12 @@ def _availability(available: ArrayLike | None, shape: tuple[int, ...]) -> NDArra
         return np.ones(shape, dtype=bool)
     mask = np.asarray(available)
     if mask.dtype != bool or mask.shape != shape:
-        raise InvalidInput(
-            f"available must be of bool and shape {shape}, but got {mask.dtype} and shape {mask.shape}."
-        )
+        came = Shown(f"{mask.dtype} and shape {mask.shape}")
+        raise InvalidInput(field="available", must=f"be of bool and shape {shape}", got=came)
     empty = np.asarray(~mask.any(axis=1))
     if empty.any():
-        raise InvalidInput(
-            f"available[{first(empty)[0]}] must offer at least one action, but it offers none."
-        )
+        wanted = "offer at least one action, but it offers none"
+        raise InvalidInput(field=Place("available", *first(empty)), must=wanted)
     return mask
 
 
@@ -330,7 +327,7 @@ def declared_names(name: str, given: Sequence[str] | None, prefix: str, count: i
         return tuple(f"{prefix} {i}" for i in range(count))
     names = (given,) if isinstance(given, str) else tuple(given)
     if len(names) != count or not all(isinstance(one, str) for one in names) or len(set(names)) != count:
-        raise InvalidInput(f"{name} must be {count} different strings, but got {given!r}.")
+        raise InvalidInput(field=name, must=f"be {count} different strings", got=given)
     return names
 
 

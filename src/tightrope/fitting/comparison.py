@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tightrope.models.sizes import Sizes, model_class, sized
 from tightrope.offpolicy import Evaluation, Log, evaluate
 from tightrope.offpolicy.estimators import mean_and_error, parts
 from tightrope.progress import progress_bar
+from tightrope.report import Calibration
 from tightrope.trust import grant
 from tightrope.validation import Array
 
@@ -35,24 +36,6 @@ CANDIDATES: tuple[tuple[str, dict[str, Any], bool], ...] = (
 )
 _BINS = 10
 _FEW = 20  # rows in a bin
-
-
-class Calibration(NamedTuple):
-    """Rows in bins of equally many by what was expected of them: mean expected, mean seen and its standard error, (B,) each."""
-
-    expected: Array
-    seen: Array
-    error: Array
-
-    @property
-    def gap(self) -> float:
-        """The mean of |expected − seen| over the bins."""
-        return float(np.abs(self.expected - self.seen).mean())
-
-    @property
-    def noise(self) -> float:
-        """What `gap` would be by chance alone, were every expectation right."""
-        return float(math.sqrt(2.0 / math.pi) * self.error.mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +77,7 @@ class Comparison(AsFrame):
             if one.name == name:
                 return one
         known = ", ".join(repr(one.name) for one in self.fitted)
-        raise InvalidInput(f"model must be one of {known}, but got {name!r}.")
+        raise InvalidInput(field="model", must=f"be one of {known}", got=name)
 
     def __repr__(self) -> str:
         models = ", ".join(one.name for one in self.fitted)
@@ -124,6 +107,10 @@ class Comparison(AsFrame):
     def _repr_html_(self) -> str:
         title = f"Take {self.recommended.name} for the {self.what}"
         return displays.page(title, self.html_table(), displays.lines_of(self.words()))
+
+    def levels(self) -> dict[str, Calibration]:
+        """How right each model's expectations were, by its name."""
+        return {one.name: one.calibration for one in self.fitted}
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row for each model."""
@@ -200,7 +187,7 @@ def compare(
     y = log.rewards[:, None] if outcomes is None else outcomes
     variance = y.var(axis=0)
     if not (variance > 0.0).all():
-        raise InvalidInput(f"the {what} must vary, but all of the log's are {y[0].tolist()}.")
+        raise InvalidInput(field=f"the {what}", must=f"vary, but all of the log's are {y[0].tolist()}")
     chosen = list(_chosen(models, log, y))
     fitted = []
     with progress_bar(f"models of the {what}", len(chosen), "models", progress) as advance:
@@ -224,7 +211,7 @@ def _chosen(models: Sequence[Any] | None, log: Log, y: Array) -> Iterator[tuple[
                 yield name, settings
         return
     if isinstance(models, str) or not len(models):
-        raise InvalidInput(f"models must be a list of names or settings, but got {models!r}.")
+        raise InvalidInput(field="models", must="be a list of names or settings", got=models)
     # Typed by whoever calls or runs the command.
     grant([one if isinstance(one, str | Mapping) else list(one) for one in models])
     for one in models:

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,10 @@ from tightrope.files import replacing, write, write_json
 from tightrope.fitting.comparison import Comparison, compare, features_of
 from tightrope.frames import AsFrame, Frame
 from tightrope.log import Log, LogColumns
-from tightrope.report import CalibrationPanel, Report, calibration_figure
+from tightrope.report import Report, calibration_figure
 from tightrope.spec import Spec, make_spec, names_encoder
 from tightrope.toml import dumps
 from tightrope.validation import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _MOST_CONTEXTS = 4000
 ENCODER, TABLE, SPEC = "encoder.json", "table.npz", "spec.toml"
@@ -67,10 +64,8 @@ class Fit(AsFrame):
         return f"Fit({self.name!r}: {self._size()}; {chosen})"
 
     def _repr_html_(self) -> str:
-        tables = [one.html_table() for one in self.comparisons]
-        return displays.page(
-            f"Models for {self.name}: {self._size()}", *tables, displays.lines_of(self.words())
-        )
+        parts = [*(one.html_table() for one in self.comparisons), displays.lines_of(self.words())]
+        return displays.page(f"Models for {self.name}: {self._size()}", *parts)
 
     def _size(self) -> str:
         return f"{self.log.n_rows:,} rows, {self.log.n_actions} actions"
@@ -93,10 +88,6 @@ class Fit(AsFrame):
             actions=self.log.action_names,
             name=self.name,
         )
-
-    def spec(self) -> Spec:
-        """The spec of `spec_data`, checked; paths in it are those of `save`."""
-        return make_spec(self.spec_data(), name=self.name)
 
     def spec_data(self) -> dict[str, Any]:
         """A spec as plain data: the one that was given, or a new one, with the recommended models in its policies."""
@@ -130,7 +121,6 @@ class Fit(AsFrame):
         }
 
     def _contexts(self) -> NDArray[np.intp]:
-        """The rows that are contexts of the environment."""
         n = self.log.n_rows
         if n <= _MOST_CONTEXTS:
             return np.arange(n)
@@ -156,13 +146,8 @@ class Fit(AsFrame):
         write_json(place / "summary.json", {"rows": self.frame_rows(), "words": self.words()}, indent=2)
         size = f"{self.log.n_rows:,} logged decisions on {self.log.n_actions} actions"
         page = Report(f"Which model for {self.name}?", size)
-        page.template("tightrope.fitting/page.html", fit=self, figure=_calibration_figure, spec=SPEC)
+        page.template("tightrope.fitting/page.html", fit=self, figure=calibration_figure, spec=SPEC)
         return page.write(place, date=datetime.date.today().isoformat())
-
-
-def _calibration_figure(comparison: Comparison) -> Figure:
-    panels = [CalibrationPanel(one.name, *one.calibration) for one in comparison.fitted]
-    return calibration_figure(panels, comparison.what)
 
 
 def compare_models(
@@ -237,7 +222,8 @@ def compare_models(
         )
     if spec is not None and spec.actions and tuple(spec.actions) != log.action_names:
         expected, came = (", ".join(map(repr, names)) for names in (spec.actions, log.action_names))
-        raise InvalidInput(f"the actions of the log must be the spec's, {expected}, but they are {came}.")
+        wanted = f"be the spec's, {expected}, but they are {came}"
+        raise InvalidInput(field="the actions of the log", must=wanted)
     compared = compare(log, models, progress=progress)
     costs = None
     if log.costs.ndim == 2 and (log.costs.var(axis=0) > 0.0).any():

@@ -43,9 +43,8 @@ def allocation(
     program = Program.make(weights, rewards, costs, offsets)
     eps = bounds(epsilon, program.n_constraints, "epsilon")
     if not np.isfinite(eps).all():
-        raise InvalidInput(f"epsilon must be finite, but got {eps.tolist()}")
-    chosen = _chosen(method, program)
-    if program.n_constraints == 0 or chosen == "direct":
+        raise InvalidInput(field="epsilon", must="be finite", got=eps.tolist())
+    if _direct(method, program):
         x, duals = _solve_direct(program, eps)
         return program.verified(x, duals, eps, "direct", 0)
     x, duals, iterations = solve_decomposed(program, eps)
@@ -64,15 +63,13 @@ def slater(
     """
     w = np.asarray(costs)
     if w.ndim != (2 if offsets is not None else 3):
-        raise InvalidInput(
-            f"costs must have shape {'(N, K)' if offsets is not None else '(C, J, K)'}, but got {w.shape}"
-        )
+        shape = "(C, J, K)" if offsets is None else "(N, K)"
+        raise InvalidInput(field="costs", must=f"have shape {shape}", got=w.shape)
     program = Program.make(weights, np.zeros(w.shape[:-1]), costs, offsets)
-    eps = np.zeros(program.n_constraints)
-    chosen = _chosen(method, program)
+    eps, direct = np.zeros(program.n_constraints), _direct(method, program)
     if program.n_constraints == 0:
         return program.verified_slater(program.pure(program.offsets[:-1]), np.empty(0), "direct", 0)
-    if chosen == "direct":
+    if direct:
         return program.verified_slater(*_widen_direct(program, eps, cap=1.0), "direct", 0)
     search = Decomposition(program, eps)
     search.widen(cap=1.0)
@@ -103,25 +100,19 @@ def least_moves(
     size = np.maximum(1e-300, np.abs(costs[:, chosen]).max(axis=0))
     A_ub = sp.hstack([sp.csr_array((p[:, None] * costs[:, chosen] / size).T), sp.diags_array(-room / size)])
     A_eq = sp.csr_array((np.ones(R), (of, np.arange(R))), shape=(len(sizes), R + len(chosen)))
-    objective = np.concatenate([np.zeros(R), np.ones(len(chosen))])
-    found = solve_lp(
-        objective / size.max(),
-        A_ub=A_ub,
-        b_ub=np.zeros(len(chosen)),
-        A_eq=A_eq,
-        b_eq=np.ones(len(sizes)),
-        maximise=False,
-    )
+    objective = np.append(np.zeros(R), np.ones(len(chosen))) / size.max()
+    limits: dict[str, Any] = {"A_ub": A_ub, "b_ub": np.zeros(len(chosen))}
+    limits |= {"A_eq": A_eq, "b_eq": np.ones(len(sizes))}
+    found = solve_lp(objective, **limits, maximise=False)
     moves[chosen] = found.x[R:]
     return moves
 
 
-def _chosen(method: Method, program: Program) -> Method:
+def _direct(method: Method, program: Program) -> bool:
     if method not in get_args(Method):
-        raise InvalidInput(f"method must be 'auto', 'direct' or 'decomposition', but got {method!r}")
-    if method == "auto":
-        return "direct" if program.r.size <= _DIRECT_ROWS else "decomposition"
-    return method
+        raise InvalidInput(field="method", must="be 'auto', 'direct' or 'decomposition'", got=method)
+    small = method == "auto" and program.r.size <= _DIRECT_ROWS
+    return method == "direct" or small or program.n_constraints == 0
 
 
 # The direct method: the program goes to HiGHS whole, in the variables y = C p x. Coefficients and right-hand sides stay of the
@@ -135,9 +126,8 @@ def _solve_direct(program: Program, eps: Array) -> tuple[Array, Array]:
     scale = program.p.size / program.p.sum()
 
     def attempt(limits: Array) -> LPSolution:
-        return solve_lp(
-            program.r, A_ub=program.w.T, b_ub=scale * limits, A_eq=contexts, b_eq=scale * program.p
-        )
+        spread: dict[str, Any] = {"A_eq": contexts, "b_eq": scale * program.p}
+        return solve_lp(program.r, A_ub=program.w.T, b_ub=scale * limits, **spread)
 
     found = attempt(-eps)
     if found.status == "infeasible":

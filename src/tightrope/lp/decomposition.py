@@ -76,7 +76,6 @@ class Decomposition:
         self._climb(lambda lam: self._price(self.program.r, lam, -t * float(lam.sum())), np.inf)
 
     def x(self) -> Array:
-        """The master's mixture of choices."""
         program = self.program
         shares = np.maximum(np.asarray(self._master.getSolution().col_value)[1:], 0.0)
         shares = shares.reshape(-1, self._n_blocks)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput, SolverError
 from tightrope.validation import finite_array
+from tightrope.words import Shown
 
 Array: TypeAlias = NDArray[np.float64]
 Status: TypeAlias = Literal["optimal", "infeasible", "unbounded"]
@@ -60,19 +61,14 @@ def solve_lp(
     high = bounds(upper, n, "upper")
     if np.any(low > high):
         i = int(np.argmax(low > high))
-        raise InvalidInput(f"lower[{i}] <= upper[{i}] must hold, but got lower={low[i]} and upper={high[i]}")
+        came = Shown(f"lower={low[i]} and upper={high[i]}")
+        raise InvalidInput(field=f"lower[{i}] <= upper[{i}]", must="hold", got=came)
 
     matrix = sp.vstack([rows_ub, rows_eq], format="csc")
     solver = new_solver()
-    solver.passModel(
-        lp_model(
-            c,
-            (low, high),
-            (np.concatenate([np.full(rhs_ub.size, -np.inf), rhs_eq]), np.concatenate([rhs_ub, rhs_eq])),
-            (matrix.indptr, matrix.indices, matrix.data),
-            maximise=maximise,
-        )
-    )
+    rows = np.append(np.full(rhs_ub.size, -np.inf), rhs_eq), np.append(rhs_ub, rhs_eq)
+    entries = matrix.indptr, matrix.indices, matrix.data
+    solver.passModel(lp_model(c, (low, high), rows, entries, maximise=maximise))
     status = run_solver(solver)
     if status != "optimal":
         value = np.inf if (status == "unbounded") == maximise else -np.inf
@@ -124,7 +120,6 @@ def new_solver() -> Any:
 
 
 def run_solver(solver: Any) -> Status:
-    """Solve, and say how it ended."""
     solver.run()
     outcome = solver.getModelStatus()
     if outcome == highspy.HighsModelStatus.kUnboundedOrInfeasible:
@@ -133,10 +128,8 @@ def run_solver(solver: Any) -> Status:
         solver.run()
         outcome = solver.getModelStatus()
     if outcome not in STATUS:
-        raise SolverError(
-            f"HiGHS stopped with {solver.modelStatusToString(outcome)!r}; rescale the rows so that their "
-            "entries are of the order of 1, or remove constraints that nearly coincide"
-        )
+        remedy = "rescale the rows so that their entries are of the order of 1, or remove near-duplicate constraints"
+        raise SolverError(f"HiGHS stopped with {solver.modelStatusToString(outcome)!r}; {remedy}")
     return STATUS[outcome]
 
 
@@ -144,11 +137,10 @@ def bounds(values: ArrayLike, n: int, name: str) -> Array:
     """A number, or n of them, as n; infinite ones may be among them."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiu" or array.shape not in {(), (n,)}:
-        raise InvalidInput(
-            f"{name} must be a number or {n} numbers, but got dtype {array.dtype} and shape {array.shape}"
-        )
+        came = Shown(f"dtype {array.dtype} and shape {array.shape}")
+        raise InvalidInput(field=name, must=f"be a number or {n} numbers", got=came)
     if np.isnan(array).any():
-        raise InvalidInput(f"{name} must not hold nan")
+        raise InvalidInput(field=name, must="not hold nan")
     return np.broadcast_to(array, n).astype(np.float64)
 
 
@@ -161,10 +153,10 @@ def _rows(matrix: Any, rhs: ArrayLike | None, n: int, matrix_name: str, rhs_name
     if not sp.issparse(matrix):
         matrix = np.asarray(matrix)
     if matrix.dtype.kind not in "fiu":
-        raise InvalidInput(f"{matrix_name} must hold real numbers, but its dtype is {matrix.dtype}")
+        raise InvalidInput(field=matrix_name, must=f"hold real numbers, but its dtype is {matrix.dtype}")
     if matrix.shape != (b.size, n):
-        raise InvalidInput(f"{matrix_name} must have shape {(b.size, n)}, but its shape is {matrix.shape}")
+        raise InvalidInput(field=matrix_name, must=f"have shape {(b.size, n)}", got=matrix.shape)
     rows = sp.csc_matrix(matrix, dtype=np.float64)
     if not np.isfinite(rows.data).all():
-        raise InvalidInput(f"{matrix_name} must be finite, but it holds nan or inf")
+        raise InvalidInput(field=matrix_name, must="be finite, but it holds nan or inf")
     return rows, b

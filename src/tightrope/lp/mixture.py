@@ -34,18 +34,11 @@ class MixtureProgram:
         if self._solver is None:
             self._solver = new_solver()
             self._solver.setOptionValue("presolve", "off")
-        self._solver.passModel(
-            lp_model(
-                u,
-                (np.zeros(J), np.full(J, np.inf)),
-                (np.append(np.full(K, -np.inf), 1.0), np.append(np.zeros(K), 1.0)),
-                (
-                    np.arange(0, J * (K + 1) + 1, K + 1),
-                    np.tile(np.arange(K + 1), J),
-                    np.column_stack([W, np.ones(J)]).ravel(),
-                ),
-            )
-        )
+        columns = np.zeros(J), np.full(J, np.inf)
+        rows = np.append(np.full(K, -np.inf), 1.0), np.append(np.zeros(K), 1.0)
+        starts, indices = np.arange(0, J * (K + 1) + 1, K + 1), np.tile(np.arange(K + 1), J)
+        values = np.column_stack([W, np.ones(J)]).ravel()
+        self._solver.passModel(lp_model(u, columns, rows, (starts, indices, values)))
         if len(self.basis) == J + K + 1:
             status = [highspy.HighsBasisStatus(one) for one in self.basis.tolist()]
             basis = highspy.HighsBasis()

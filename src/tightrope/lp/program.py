@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from tightrope.errors import InfeasibleProblem, InvalidInput, SolverError
 from tightrope.lp.highs import Array, bounds
 from tightrope.validation import finite_array
+from tightrope.words import Shown
 
 Index: TypeAlias = NDArray[np.intp]
 
@@ -73,7 +74,7 @@ def certify(
     program = Program.make(weights, rewards, costs, offsets)
     claimed = np.asarray(x, dtype=np.float64)
     if claimed.shape != program.shape:
-        raise InvalidInput(f"x must have shape {program.shape}, but got {claimed.shape}")
+        raise InvalidInput(field="x", must=f"have shape {program.shape}", got=claimed.shape)
     lam = finite_array("duals", duals, (program.n_constraints,))
     return program.certificate(claimed.ravel(), lam, bounds(epsilon, lam.size, "epsilon"))
 
@@ -93,14 +94,14 @@ class Program:
     def make(
         cls, weights: ArrayLike, rewards: ArrayLike, costs: ArrayLike, offsets: ArrayLike | None
     ) -> Program:
-        """Check the arguments of `allocation`."""
         p = finite_array("weights", weights, (None,))
         if p.size == 0 or np.any(p < 0) or p.sum() <= 0:
-            raise InvalidInput("weights must be at least one number, none below 0, not all 0")
+            raise InvalidInput(field="weights", must="be at least one number, none below 0, not all 0")
         if offsets is None:
             r = finite_array("rewards", rewards, (p.size, None))
             if r.shape[1] == 0:
-                raise InvalidInput(f"rewards must have shape ({p.size}, J) with J >= 1, but got {r.shape}")
+                wanted = f"have shape ({p.size}, J) with J >= 1"
+                raise InvalidInput(field="rewards", must=wanted, got=r.shape)
             starts = np.arange(0, r.size + 1, r.shape[1])
         else:
             r, starts = finite_array("rewards", rewards, (None,)), np.asarray(offsets)
@@ -111,10 +112,9 @@ class Program:
                 or np.any(np.diff(starts.astype(np.int64)) < 1)
                 or r.shape != (int(starts[-1]),)
             ):
-                raise InvalidInput(
-                    f"offsets must hold {p.size + 1} increasing integers from 0 to the number of rewards, "
-                    f"but got shape {starts.shape} for rewards of shape {r.shape}"
-                )
+                wanted = f"hold {p.size + 1} increasing integers from 0 to the number of rewards"
+                came = Shown(f"shape {starts.shape} for rewards of shape {r.shape}")
+                raise InvalidInput(field="offsets", must=wanted, got=came)
         w = finite_array("costs", costs, (*r.shape, None))
         sizes = np.diff(starts)
         width = int(sizes[0]) if np.all(sizes == sizes[0]) else 0
@@ -122,7 +122,6 @@ class Program:
 
     @property
     def n_constraints(self) -> int:
-        """K."""
         return int(self.w.shape[1])
 
     def best_rows(self, scores: Array) -> Index:
@@ -134,13 +133,11 @@ class Program:
         return np.asarray(hits[np.searchsorted(hits, starts)])
 
     def pure(self, rows: Index) -> Array:
-        """The x that puts all of a context on one row."""
         x = np.zeros(self.r.size)
         x[rows] = 1.0
         return x
 
     def tops(self, scores: Array) -> Array:
-        """The largest score in each context."""
         if self.width:
             return np.asarray(scores.reshape(-1, self.width).max(axis=1))
         return np.asarray(np.maximum.reduceat(scores, self.offsets[:-1]))
@@ -150,7 +147,6 @@ class Program:
         return np.repeat(self.p, np.diff(self.offsets)) * x
 
     def certificate(self, x: Array, lam: Array, eps: Array) -> Certificate:
-        """The proof of a solution."""
         y = self.mass(x)
         value = float(y @ self.r)
         dual_residual = float(np.max(-lam, initial=0.0))
@@ -189,11 +185,12 @@ class Program:
         self, x: Array, lam: Array, slack: Array, proof: Certificate, method: str, iterations: int
     ) -> Allocation:
         if not proof.verified:
-            raise SolverError(
-                f"the {method} method ended with relative gap {proof.gap:.1e}, primal residual "
-                f"{proof.primal_residual:.1e} and dual residual {proof.dual_residual:.1e}, each allowed 1e-9; "
-                "try the other method, or rescale costs that differ by many orders of magnitude"
+            residuals = (
+                f"primal residual {proof.primal_residual:.1e} and dual residual {proof.dual_residual:.1e}"
             )
+            remedy = "try the other method, or rescale costs that differ by many orders of magnitude"
+            ended = f"the {method} method ended with relative gap {proof.gap:.1e}, {residuals}"
+            raise SolverError(f"{ended}, each allowed 1e-9; {remedy}")
         return Allocation(proof.value, x.reshape(self.shape), lam, slack, proof, method, iterations)
 
 

@@ -13,18 +13,11 @@ from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.frames import AsFrame
 from tightrope.log import Log, action_ids, require_distributions
-from tightrope.offpolicy.estimators import (
-    Method,
-    degrees_of_freedom,
-    estimate,
-    interval,
-    mean_and_error,
-    outcomes_of,
-    predictions,
-    summed,
-)
+from tightrope.offpolicy import estimators
+from tightrope.offpolicy.estimators import Method, mean_and_error, outcomes_of, summed
 from tightrope.policies import Policy
 from tightrope.validation import Array, finite_array, finite_number, real_array, whole_number
+from tightrope.words import Shown
 
 Target: TypeAlias = ArrayLike | Callable[[Any], ArrayLike]
 
@@ -145,7 +138,6 @@ class Evaluation(AsFrame):
         return [dict(zip(names, astuple(one))) | {"verdict": one.verdict or None} for one in found]
 
     def _columns(self) -> list[tuple[str, ...]]:
-        """The table by columns, each with its head."""
         rows = [["", "estimate", "95 % interval", "bias", "limit", "verdict"]]
         for one in (self.reward, *self.constraints):
             limit = "" if one.limit is None else f"{one.limit:g}"
@@ -215,16 +207,16 @@ def evaluate(
     """
     require_log(log)
     if method not in get_args(Method):
-        raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}, but got {method!r}.")
+        raise InvalidInput(field="method", must=f"be one of {', '.join(get_args(Method))}", got=method)
     bound = limits_of(log, limits)
     weighed = weigh(log, target, method, clip, least_chance, may_miss)
-    fitted = predictions(log, outcomes_of(log)) if method == "dr" else None
+    fitted = estimators.predictions(log, outcomes_of(log)) if method == "dr" else None
     return estimated(log, weighed, fitted, method, bound, seed)
 
 
 def require_log(log: Log) -> None:
     if not isinstance(log, Log):
-        raise InvalidInput(f"log must be a Log, but got {log!r}.")
+        raise InvalidInput(field="log", must="be a Log", got=log)
     if log.tells_all:
         raise InvalidInput("the log tells what every action earns: there is nothing left to estimate.")
 
@@ -245,16 +237,19 @@ def estimated(
         w = (generator.random(n) * w.max() < w).astype(np.float64)
 
     outcomes = outcomes_of(log)
-    values, influence, spread = estimate(log, outcomes, fitted, pi, w, method)
+    values, influence, spread = estimators.estimate(log, outcomes, fitted, pi, w, method)
     per_group = summed(w, log.groups)
-    freedom, effective = degrees_of_freedom(per_group), float(per_group.sum() ** 2 / (per_group**2).sum())
-    low, high, uneven = interval(values, influence, log.groups, freedom, effective, outcomes)
+    freedom = estimators.degrees_of_freedom(per_group)
+    effective = float(per_group.sum() ** 2 / (per_group**2).sum())
+    found = values, influence, log.groups, freedom, effective, outcomes
+    low, high, uneven = estimators.interval(*found)
     bias = cut * spread
     if log.costs.ndim == 3:
         # What every action costs is known: an ordinary average over contexts.
         scores = np.einsum("ij,ijk->ik", pi, log.costs)
         means = scores.mean(axis=0)
-        own = interval(means, scores - means, log.groups, per_group.size - 1.0, per_group.size, scores)
+        G = per_group.size
+        own = estimators.interval(means, scores - means, log.groups, G - 1.0, G, scores)
         values, bias = np.append(values, means), np.append(bias, np.zeros(means.size))
         low, high, uneven = (np.append(a, b) for a, b in zip((low, high, uneven), own, strict=True))
 
@@ -303,20 +298,17 @@ def weigh(
 def _doubts(weights: Weights, expected: float, heaviest: float, rough: Sequence[str]) -> list[str]:
     doubts = []
     if abs(weights.mean - expected) > _OFF_BALANCE * weights.error + 1e-9:
-        doubts.append(
-            f"the weights average {weights.mean:.3f} with a standard error of {weights.error:.3f}, where {expected:.3g} is "
-            "expected: the propensities are wrong, or the target does what the log never shows"
-        )
+        found = f"the weights average {weights.mean:.3f} with a standard error of {weights.error:.3f}"
+        why = "the propensities are wrong, or the target does what the log never shows"
+        doubts.append(f"{found}, where {expected:.3g} is expected: {why}")
     if weights.effective < _FEW_ROWS:
-        doubts.append(
-            f"the log is worth only {weights.effective:.0f} rows or groups of the target's own: intervals are rough"
-        )
+        worth = f"{weights.effective:.0f} rows or groups of the target's own"
+        doubts.append(f"the log is worth only {worth}: intervals are rough")
     elif heaviest > _HEAVY:
         doubts.append(f"one row or group carries {heaviest:.0%} of the weight: intervals are rough")
     if rough:
-        doubts.append(
-            f"few rows differ from the others in {', '.join(rough)}: the interval may be too short on one side"
-        )
+        few = f"few rows differ from the others in {', '.join(rough)}"
+        doubts.append(f"{few}: the interval may be too short on one side")
     return doubts
 
 
@@ -324,10 +316,10 @@ def _probabilities(log: Log, target: Target) -> Array:
     n, J = log.n_rows, log.n_actions
     asked = target if isinstance(target, Policy) else getattr(target, "__self__", None)
     if isinstance(asked, Policy) and asked.hooks.n_constraints:
-        raise InvalidInput(
-            f"target must be probabilities, but got a {asked.kind} policy, which balances its rules over time: what it would do at "
-            "one moment says nothing about them. evaluate_live(log, policy) judges what it does over a run."
-        )
+        why = "which balances its rules over time: what it would do at one moment says nothing about them"
+        came = Shown(f"a {asked.kind} policy, {why}")
+        remedy = "evaluate_live(log, policy) judges what it does over a run."
+        raise InvalidInput(field="target", must="be probabilities", got=came, remedy=remedy)
     if callable(target):
         if log.contexts is None:
             raise InvalidInput("a callable target is given the log's contexts, but the log has none.")
@@ -355,10 +347,9 @@ def _untried(log: Log, least: float) -> NDArray[np.bool_]:
 def _require_support(log: Log, pi: Array, untried: NDArray[np.bool_], method: str, may_miss: float) -> float:
     """The share of the target that falls where the log had no chance, at most `may_miss`."""
     if (log.chances >= 1.0 - _CERTAIN).all():
-        raise InvalidInput(
-            "the log is deterministic (every propensity is 1), so no row tells what another action would have brought: "
-            f"{method} needs actions drawn at random."
-        )
+        why = "no row tells what another action would have brought"
+        needs = f"{method} needs actions drawn at random"
+        raise InvalidInput(f"the log is deterministic (every propensity is 1), so {why}: {needs}.")
     missing = untried & (pi > 0)
     missed = float(pi[missing].sum() / log.n_rows)
     if missed > may_miss:

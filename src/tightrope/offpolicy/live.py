@@ -84,12 +84,11 @@ def evaluate_live(
     """
     require_log(log)
     if not isinstance(policy, Policy):
-        raise InvalidInput(f"policy must be a policy, but got {policy!r}.")
+        raise InvalidInput(field="policy", must="be a policy", got=policy)
     K = policy.hooks.n_constraints
     if K not in (0, log.n_constraints):
-        raise InvalidInput(
-            f"the log must have the costs of the policy's {K} constraints, but it has {log.n_constraints}."
-        )
+        wanted = f"have the costs of the policy's {K} constraints, but it has {log.n_constraints}"
+        raise InvalidInput(field="the log", must=wanted)
     length = log.n_rows if rounds is None else whole_number("rounds", rounds, low=1)
     runs = whole_number("runs", runs, low=_FEWEST_RUNS)
     seeds = np.random.SeedSequence(whole_number("seed", seed)).spawn(runs)
@@ -98,10 +97,8 @@ def evaluate_live(
     fitted = predictions(log, outcomes)
     given = _offers(log, offers)
     costs = _LateCosts(log, policy, log.costs if known else fitted[:, :, 1:])
-    played = [
-        _run(log, policy.copy(i), given, costs, length, np.random.default_rng(one))
-        for i, one in enumerate(seeds)
-    ]
+    draws = map(np.random.default_rng, seeds)
+    played = [_run(log, policy.copy(i), given, costs, length, one) for i, one in enumerate(draws)]
     target = _run_averaged(log, played)
     weighed = weigh(log, target, "dr", clip, least_chance, may_miss)
     found = estimated(log, weighed, fitted, "dr", bound)
@@ -134,10 +131,8 @@ def _run_averaged(log: Log, played: Sequence[_Run]) -> Array:
         np.add.at(target, (run.rows, run.actions), 1.0)
     visits = target.sum(axis=1, keepdims=True)
     if missing := int((visits == 0).sum()):
-        raise InvalidInput(
-            f"{missing} of {log.n_rows} rows came up in none of the runs: make runs × rounds, now {int(visits.sum()):,}, "
-            f"at least {20 * log.n_rows:,}."
-        )
+        remedy = f"make runs × rounds, now {int(visits.sum()):,}, at least {20 * log.n_rows:,}"
+        raise InvalidInput(f"{missing} of {log.n_rows} rows came up in none of the runs: {remedy}.")
     return np.asarray(target / visits)
 
 
@@ -209,7 +204,7 @@ def _run(
         try:
             decision = policy.decide(**offers[row])
         except InvalidInput as error:
-            raise InvalidInput(f"row {row} can't be put to the policy: {error}") from error
+            raise error.inside(f"row {row} can't be put to the policy") from error
         actions[t] = decision.action
         if len(costs.columns):
             policy.learn(decision, costs=costs.draw(row, decision.action, generator))
@@ -219,10 +214,9 @@ def _run(
 
 
 def _offers(log: Log, offers: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:
-    """What `decide` is given in each row."""
     if offers is not None:
         if len(offers) != log.n_rows:
-            raise InvalidInput(f"offers must be one for each of {log.n_rows} rows, but got {len(offers)}.")
+            raise InvalidInput(field="offers", must=f"be one for each of {log.n_rows} rows", got=len(offers))
         return offers
     given: dict[str, Any] = {}
     if log.contexts is not None and log.contexts.ndim == 2:

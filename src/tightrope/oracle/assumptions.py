@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,13 +42,11 @@ class Assumptions:
 
     @property
     def holds(self) -> bool:
-        """Whether all of them hold."""
         return all(item.holds for item in self.items)
 
-    def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        rows: list[tuple[str, ...]] = [
-            (item.statement, item.measured, "yes" if item.holds else "NO") for item in self.items
-        ]
+    def _table(self) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]]:
+        said = {True: "yes", False: "NO"}
+        rows = [(item.statement, item.measured, said[item.holds]) for item in self.items]
         return ("assumption", "measured", "holds"), rows
 
     def __str__(self) -> str:

@@ -79,7 +79,7 @@ def solve(
     require_tabular(env)
     eps = _epsilon(epsilon, env.n_constraints)
     if baseline not in get_args(Baseline):
-        raise InvalidInput(f"baseline must be 'auto', 'fluid' or 'joint', but got {baseline!r}.")
+        raise InvalidInput(field="baseline", must="be 'auto', 'fluid' or 'joint'", got=baseline)
     if baseline == "fluid" or (baseline == "auto" and not env.random_before):
         return _solved(env, _fluid(env), eps, "fluid", method)
     if _n_atoms(env) <= min(_MOST_ATOMS, _MOST_COSTS // max(1, env.n_actions * env.n_constraints)):
@@ -120,18 +120,16 @@ def benchmark(env: Environment | Custom, rounds: int) -> Benchmark:
     """
     rounds = whole_number("rounds", rounds, low=1)
     if isinstance(env, Custom):
-        solved: tuple[tuple[int, Solution], ...] = (
-            (rounds, _solve_custom(env, 0.0, "auto", None, 0, rounds)),
-        )
+        solved = [(rounds, _solve_custom(env, 0.0, "auto", None, 0, rounds))]
     else:
-        solved = tuple((last - first + 1, solve(now)) for first, last, now in phases_of(env, rounds))
+        solved = [(last - first + 1, solve(now)) for first, last, now in phases_of(env, rounds)]
     if len(solved) == 1:
         only = solved[0][1]
-        return Benchmark(only.value, only.interval, only.baseline, solved)
+        return Benchmark(only.value, only.interval, only.baseline, tuple(solved))
     lengths = [length for length, _ in solved]
     value, low, high = np.average([(one.value, *one.interval) for _, one in solved], axis=0, weights=lengths)
     baseline = max((one.baseline for _, one in solved), key=get_args(Found).index)
-    return Benchmark(float(value), (float(low), float(high)), baseline, solved)
+    return Benchmark(float(value), (float(low), float(high)), baseline, tuple(solved))
 
 
 def slater(env: Tabular, *, method: lp.Method = "auto") -> float:
@@ -200,15 +198,13 @@ def _epsilon(given: ArrayLike, K: int) -> Array:
 
 
 def require_tabular(env: Any) -> None:
-    """Refuse what is not a table of means, and say what to ask instead."""
     if isinstance(env, Drifting):
         said = "the means of {name!r} change with the round, and so does its optimum: ask for one of its phases, or use {other}."
         other = Either("tightrope.oracle.benchmark(env, rounds)", "`tightrope simulate SPEC`")
         raise InvalidInput(Text(said, name=env.name, other=other))
     if isinstance(env, Custom):
-        raise InvalidInput(
-            f"{env.name!r} draws its contexts: this needs a tabular environment, such as `env.sampled` makes."
-        )
+        what = "this needs a tabular environment, such as `env.sampled` makes"
+        raise InvalidInput(f"{env.name!r} draws its contexts: {what}.")
     if not isinstance(env, Tabular):
         raise InvalidInput(field="env", must="be a tabular environment", got=Shown(type(env).__name__))
 
@@ -247,13 +243,9 @@ def _infeasible(env: Tabular, rows: _Rows, eps: Array, baseline: str, method: lp
         if replace(rows, costs=rows.costs[..., fewer]).slater(method).value < -TIGHT:
             kept = fewer
     sample = rows.fewer(_MOST_ROWS)
-    moves = lp.least_moves(
-        sample.weights,
-        env.units.totals(sample.costs.reshape(-1, env.n_constraints)),
-        sample.mask.sum(axis=1),
-        range(env.n_constraints),
-        env.units.shares,
-    )
+    K, sizes = env.n_constraints, sample.mask.sum(axis=1)
+    totals = env.units.totals(sample.costs.reshape(-1, K))
+    moves = lp.least_moves(sample.weights, totals, sizes, range(K), env.units.shares)
     labels = [repr(one) for one in env.constraints]
     if env.rules is not None:
         labels = [f"'{column.rule}'" for column in env.rules.columns]
@@ -272,7 +264,6 @@ def _infeasible(env: Tabular, rows: _Rows, eps: Array, baseline: str, method: lp
 
 
 def _n_atoms(env: Tabular) -> float:
-    """How many atoms the joint law has (inf for Gaussian costs)."""
     counts = _shown_jumps(env)[env.weights > 0].sum(axis=(1, 2))
     if env.cost_noise == "gaussian" and counts.any():
         return np.inf
@@ -330,9 +321,8 @@ def _solve_sampled(env: Tabular, eps: Array, method: lp.Method, samples: int, se
     draw = np.random.default_rng(whole_number("seed", seed))
     size = -(-samples // _BATCHES)
     batches = [_sampled(env, size, draw) for _ in range(_BATCHES)]
-    contexts, costs = (
-        np.concatenate([getattr(one, part) for one in batches]) for part in ("contexts", "costs")
-    )
+    contexts = np.concatenate([one.contexts for one in batches])
+    costs = np.concatenate([one.costs for one in batches])
     pooled = Atoms(contexts, np.full(contexts.size, 1.0 / contexts.size), costs)
     found = _solved(env, pooled, eps, "joint-sampled", method)
     return _with_interval(env, found, batches, (_sampled(env, size, draw) for _ in batches), method)
@@ -350,9 +340,8 @@ def _solve_custom(
     if env.truth is not None:
         return solve(env.truth, epsilon=epsilon, method=method)
     if env.means is None:
-        raise InvalidInput(
-            f"the optimum of {env.name!r} is not known: give its true `means`, or the `optimum` itself."
-        )
+        what = "give its true `means`, or the `optimum` itself"
+        raise InvalidInput(f"the optimum of {env.name!r} is not known: {what}.")
     eps, n = _epsilon(epsilon, env.n_constraints), _samples(samples, _CONTEXTS)
     drawn = env.sampled(2 * n, rounds or 2 * n, whole_number("seed", seed))
     # Every second context: both halves come from the whole run, and so do the batches of each.

@@ -56,18 +56,15 @@ class Solution(AsFrame):
     """
 
     value: float  # the reward per round of the best policy that meets the constraints
-    policy: (
-        Array  # (C, J), or (A, J) for a joint program: the probability of each action in each context or atom
-    )
+    policy: Array  # (C, J), or (A, J) for a joint program: how likely each action is in each context or atom
     duals: Array  # (K,), λ >= 0, with which scaled costs are multiplied; `prices` in the units of the rules
     slater: float  # the largest δ <= 1 with all costs at -δ or below, in the same program; 1 when K = 0
     slack: Array  # (K,), -ε_k minus the scaled cost of the policy; `left` in the units of the rules
     binding: NDArray[np.bool_]  # (K,), where the slack is 0 (to 1e-7)
     certificate: lp.Certificate
     baseline: Found
-    interval: tuple[
-        float, float
-    ]  # both the value unless it was found on a sample: then a 95 % interval for the true one
+    # Both ends are the value, unless it was found on a sample: then a 95 % interval for the true one.
+    interval: tuple[float, float]
     atoms: Atoms | None  # None for a fluid program
     epsilon: Array
     constraints: tuple[str, ...]
@@ -90,12 +87,10 @@ class Solution(AsFrame):
     def words(self) -> list[str]:
         """What each limit that binds costs, in sentences."""
         found = [k for k in np.flatnonzero(self.binding).tolist() if self.duals[k] > TIGHT]
-        if not self.columns:
-            return [
-                f"{self.constraints[k]}: a limit higher by 1 would earn {displays.text(self.duals[k])} per round."
-                for k in found
-            ]
-        return [self.columns[k].price_words(float(self.prices[k])) for k in found]
+        if self.columns:
+            return [self.columns[k].price_words(float(self.prices[k])) for k in found]
+        earned = [(self.constraints[k], displays.text(self.duals[k])) for k in found]
+        return [f"{name}: a limit higher by 1 would earn {more} per round." for name, more in earned]
 
     def __repr__(self) -> str:
         binding = [self.constraints[k] for k in np.flatnonzero(self.binding)]
@@ -107,13 +102,12 @@ class Solution(AsFrame):
         if self.baseline == "joint-sampled":
             found += f", in [{text(self.interval[0])}, {text(self.interval[1])}] with 95 % confidence"
         found += f", Slater's constant {text(self.slater)}, verified to a gap of {max(0.0, self.certificate.gap):.0e}"
-        rows = [
-            (one["rule"], text(one["left"]), *([one["unit"]] if self.columns else []), text(one["price"]))
-            for one in self.frame_rows()
-        ]
-        body = [(*row, "yes" if binds else "no") for row, binds in zip(rows, self.binding)]
         head = ("rule", "left", *(["unit"] if self.columns else []), "price", "binding")
-        return table(found, head, body) if rows else found
+        rows = []
+        for one in self.frame_rows():
+            told = {**one, "binding": "yes" if one["binding"] else "no"}
+            rows.append(tuple(text(cell) if isinstance(cell := told[name], float) else cell for name in head))
+        return table(found, head, rows) if rows else found
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row for each rule: what is left of its limit per decision, its unit, and what moving the limit by one unit earns."""
@@ -127,24 +121,20 @@ class Solution(AsFrame):
         known: list[tuple[str, Any]] = [("program", self.baseline)]
         if self.baseline == "joint-sampled":
             known.append(("95 % interval", f"{text(self.interval[0])} to {text(self.interval[1])}"))
-        known.append(
-            ("Slater's constant", f"{text(self.slater)}: so far below zero can all costs be kept at once")
-        )
+        margin = f"{text(self.slater)}: all costs can be kept this far below zero at once"
+        known.append(("Slater's constant", margin))
         checked = "verified" if proof.verified else "NOT VERIFIED"
         gap = "to the last digit" if proof.gap <= 0.0 else f"to a part of {proof.gap:.0e}"
         known.append(("certificate", f"{checked}: nothing can earn more, {gap}"))
-        rows = [
-            (row["rule"], row["left"], row["unit"], "binds" if row["binding"] else "has slack", row["price"])
-            for row in self.frame_rows()
-        ]
-        words = self.words()
+        state = {True: "binds", False: "has slack"}
+        found = [{**row, "binding": state[row["binding"]]} for row in self.frame_rows()]
+        rows = [[row[name] for name in ("rule", "left", "unit", "binding", "price")] for row in found]
+        rules = displays.table(("rule", "left per decision", "unit", "", "price"), rows)
         return displays.page(
             f"The best that can be earned: {text(self.value)} per round",
             displays.facts(known),
-            displays.table(("rule", "left per decision", "unit", "", "price"), rows)
-            if rows
-            else displays.Html(""),
-            displays.lines_of(words[:_WORDS]),
+            rules if rows else displays.Html(""),
+            displays.lines_of(self.words()[:_WORDS]),
         )
 
 
@@ -154,7 +144,6 @@ def text(number: float) -> str:
 
 
 def table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A table of plain text."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in (header, *rows))
     return "\n".join([title, *lines])

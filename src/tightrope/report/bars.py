@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from tightrope.errors import InvalidInput
 from tightrope.report import canvas
 from tightrope.report.canvas import DASHES, LIGHT, POINTS, SERIES, WIDTH
 from tightrope.report.numbers import format_number
-from tightrope.validation import Array, finite_array, finite_number, real_array
+from tightrope.validation import finite_array, finite_number, real_array
+from tightrope.words import Key, Place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,28 +22,18 @@ if TYPE_CHECKING:
 _HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "----"]
 
 
-@dataclass(frozen=True, eq=False)
-class BarSeries:
-    """One value for each label of a bar chart, with an interval where known."""
-
-    name: str
-    values: ArrayLike
-    low: ArrayLike | None = None
-    high: ArrayLike | None = None
-
-
 def bars_figure(
     labels: Sequence[str],
-    series: Sequence[BarSeries],
+    series: Mapping[str, ArrayLike],
     *,
     xlabel: str,
     marks: Mapping[str, ArrayLike] | None = None,
 ) -> Figure:
-    """Horizontal bars, grouped by label, with intervals and their values written out.
+    """Horizontal bars, grouped by label, with their values written out: `series` has a number for each label.
 
     `marks` puts a tick on each label's bars, such as a limit for each action: name → one number for each label (nan: none).
 
-    >>> figure = bars_figure(["icu", "other"], [BarSeries("share", [0.2, 0.8])], xlabel="Share of rounds",
+    >>> figure = bars_figure(["icu", "other"], {"share": [0.2, 0.8]}, xlabel="Share of rounds",
     ...                      marks={"capacity": [0.2, float("nan")]})
     >>> [text.get_text() for text in figure.axes[0].get_yticklabels()]
     ['icu', 'other']
@@ -52,7 +42,7 @@ def bars_figure(
     most = len(_HATCHES)
     if n == 0 or not 0 < m <= most:
         raise InvalidInput(f"bars need at least one label and 1 to {most} series, but got {n} and {m}.")
-    values = [finite_array(f"values of {s.name!r}", s.values, (n,)) for s in series]
+    values = {name: finite_array(f"values of {name!r}", v, (n,)) for name, v in series.items()}
     ticks = {name: real_array(f"marks[{name!r}]", v, (n,)) for name, v in (marks or {}).items()}
     with canvas.figure_style():
         pitch = max(26.0, 17.0 * m + 10.0)
@@ -62,13 +52,10 @@ def bars_figure(
         edge, beside = 1.0 + 66.0 / axes.bbox.width, axes.get_yaxis_transform()
         thickness = (pitch - 10.0) / m / pitch
         handles: list[Any] = []
-        for i, (s, v) in enumerate(zip(series, values)):
+        for i, (name, v) in enumerate(values.items()):
             y = np.arange(n) + (i - (m - 1) / 2) * thickness
-            low, high = _interval_of(s, v)
             look = {"color": SERIES[i], "edgecolor": LIGHT["paper"], "linewidth": 0.0, "hatch": _HATCHES[i]}
-            handles.append(axes.barh(y, v, height=thickness * 0.86, label=s.name, **look))
-            known = np.isfinite(low) & np.isfinite(high)
-            axes.hlines(y[known], low[known], high[known], color=LIGHT["ink"], linewidth=1.4)
+            handles.append(axes.barh(y, v, height=thickness * 0.86, label=name, **look))
             for place, value in zip(y.tolist(), v.tolist()):
                 axes.text(edge, place, format_number(value), transform=beside, ha="right", va="center")
         for i, (name, at) in enumerate(ticks.items()):
@@ -84,25 +71,21 @@ def bars_figure(
 
 
 def last_violation_figure(
-    samples: Mapping[str, ArrayLike],
-    *,
-    xlabel: str = "Last round in violation (0: never)",
-    references: Mapping[str, float] | None = None,
-    reference_name: str = "paper",
+    samples: Mapping[str, ArrayLike], *, references: Mapping[str, float] | None = None
 ) -> Figure:
-    """A strip for each name with one dot for each run, the median as a bar, and a diamond for a value reported elsewhere."""
+    """A strip for each name with one dot for each run, the median as a bar, and a diamond for what a paper reports."""
     if not samples:
-        raise InvalidInput("samples must have at least one name.")
+        raise InvalidInput(field="samples", must="have at least one name")
     references = references or {}
-    unknown = set(references) - set(samples)
-    if unknown:
-        raise InvalidInput(f"references must be among the samples' names, but got {sorted(unknown)}.")
+    if unknown := set(references) - set(samples):
+        raise InvalidInput(field="references", must="be among the samples' names", got=sorted(unknown))
     runs = {name: np.sort(finite_array(f"samples[{name!r}]", v, (None,))) for name, v in samples.items()}
     for name, v in runs.items():
         if v.size == 0:
-            raise InvalidInput(f"samples[{name!r}] must not be empty.")
+            raise InvalidInput(field=Place("samples", Key(name)), must="not be empty")
     largest = max([float(v[-1]) for v in runs.values()] + [float(r) for r in references.values()])
     with canvas.figure_style():
+        xlabel = "Last round in violation (0: never)"
         figure, axes = _rows(list(runs), 62.0, right=150.0, head=24.0, xlabel=xlabel)
         look: dict[str, Any]
         edge, beside = 1.0 + 14.0 / axes.bbox.width, axes.get_yaxis_transform()
@@ -120,7 +103,7 @@ def last_violation_figure(
                 at = finite_number(f"references[{name!r}]", references[name])
                 look = {"color": LIGHT["paper"], "markeredgecolor": SERIES[1], "markeredgewidth": 2.0}
                 axes.plot([at], [i - 0.26], marker="D", markersize=7.5, **look)
-                text = f"{reference_name} {format_number(at)}"
+                text = f"paper {format_number(at)}"
                 look = {"va": "center", "color": LIGHT["ink"], "annotation_clip": False}
                 axes.annotate(text, (at, i - 0.26), xytext=(9.0, 0.0), textcoords="offset points", **look)
         axes.set_xlim(0.0, max(1.0, 1.04 * largest))
@@ -141,11 +124,3 @@ def _rows(
     axes.grid(visible=False, axis="y")
     canvas.finish_axes(axes, xlabel)
     return figure, axes
-
-
-def _interval_of(series: BarSeries, values: Array) -> tuple[Array, Array]:
-    if series.low is None or series.high is None:
-        return np.full_like(values, np.nan), np.full_like(values, np.nan)
-    ends = ("low", series.low), ("high", series.high)
-    low, high = (real_array(f"{end} of {series.name!r}", given, values.shape) for end, given in ends)
-    return low, high

@@ -64,7 +64,6 @@ def figure_style(salt: str = "tightrope") -> Iterator[None]:
 
 
 def blank_figure(height: float) -> Figure:
-    """An empty figure, 760 px wide."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -80,7 +79,6 @@ def add_axes(figure: Figure, left: float, right: float, bottom: float, top: floa
 
 
 def finish_axes(axes: Axes, xlabel: str) -> None:
-    """Name the x-axis and set its ticks."""
     axes.set_xlabel(xlabel, labelpad=8.0)
     set_ticks(axes.xaxis, log=False)
     axes.tick_params(length=4.0, width=1.0)
@@ -110,7 +108,6 @@ def wrapped(text: str) -> str:
 
 
 def text_width(figure: Figure, text: str) -> float:
-    """The width of a text in px."""
     probe = figure.text(0.0, 0.0, text)
     width = float(probe.get_window_extent().width)
     probe.remove()

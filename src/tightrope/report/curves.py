@@ -51,11 +51,11 @@ class NamedCurve:
     def __post_init__(self) -> None:
         x = finite_array("x", self.x, (None,))
         if x.size == 0 or (np.diff(x) < 0).any():
-            raise InvalidInput(f"x of curve {self.name!r} must be increasing and not empty.")
+            raise InvalidInput(field=f"x of curve {self.name!r}", must="be increasing and not empty")
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", real_array("y", self.y, (x.size,)))
         if (self.low is None) != (self.high is None):
-            raise InvalidInput(f"low and high of curve {self.name!r} must be given together.")
+            raise InvalidInput(field=f"low and high of curve {self.name!r}", must="be given together")
         for end in ("low", "high") if self.low is not None else ():
             object.__setattr__(self, end, real_array(end, getattr(self, end), (x.size,)))
 
@@ -84,7 +84,7 @@ def panels_figure(panels: Sequence[Panel], *, height: float = 330.0) -> Figure:
     2
     """
     if not panels or any(not panel.curves for panel in panels):
-        raise InvalidInput("panels must not be empty, and each must have at least one curve.")
+        raise InvalidInput(field="panels", must="not be empty, and each must have at least one curve")
     with canvas.figure_style():
         figure = canvas.blank_figure(height * len(panels))
         texts = [canvas.wrapped(curve.name) for panel in panels for curve in panel.curves]
@@ -166,9 +166,8 @@ def _frame_flat(axes: Axes, panel: Panel) -> None:
 def _drawn(curve: NamedCurve, panel: Panel) -> tuple[Array, Array, Array, Array]:
     """At most 200 points of a curve, evenly spread along the drawn axis; what a log axis can't show is nan."""
     x, y = np.asarray(curve.x, dtype=float), np.asarray(curve.y, dtype=float)
-    low, high = (
-        np.full_like(y, np.nan) if end is None else np.asarray(end) for end in (curve.low, curve.high)
-    )
+    unknown = np.full_like(y, np.nan)
+    low, high = (unknown if end is None else np.asarray(end) for end in (curve.low, curve.high))
     if panel.logx:
         x, y, low, high = (part[x > 0] for part in (x, y, low, high))
     if x.size > POINTS:

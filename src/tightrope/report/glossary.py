@@ -20,15 +20,12 @@ class Word(NamedTuple):
 
 @cache
 def glossary() -> dict[str, Word]:
-    """All words, in the order in which they are explained."""
-    entries = tomllib.loads(
-        resources.files(__package__).joinpath("glossary.toml").read_text(encoding="utf-8")
-    )
+    file = resources.files(__package__).joinpath("glossary.toml")
+    entries = tomllib.loads(file.read_text(encoding="utf-8"))
     return {name: Word(**{"title": name, **entry}) for name, entry in entries.items()}
 
 
 def place_of(name: str) -> str:
-    """Where a page explains a word."""
     return "word-" + name.lower().replace(" ", "-")
 
 

@@ -48,7 +48,7 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     varying = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}
     if target.suffix not in varying:
-        raise InvalidInput(f"path must end in .png, .svg or .pdf, but got {str(path)!r}.")
+        raise InvalidInput(field="path", must="end in .png, .svg or .pdf", got=str(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     with figure_style(salt=target.stem):
         kind = target.suffix[1:]
@@ -77,6 +77,5 @@ def _inline(svg: str, name: str, alt: str) -> str:
     body = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", body)
     body = re.sub(r"#[0-9a-f]{6}\b", lambda m: _VARIABLES.get(m.group(), m.group()), body)
     body = re.sub(r"\s*\n\s*", " ", body)
-    body = re.sub(r"> <", "><", body)
-    body = re.sub(r"(?:<g>\s*</g>)", "", body)
+    body = re.sub(r"<g>\s*</g>", "", body.replace("> <", "><"))
     return f'<svg role="img" aria-label="{html.escape(alt)}" viewBox="{box.group(1)}">{body.strip()}'

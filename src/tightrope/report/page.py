@@ -12,7 +12,7 @@ import itertools
 import os
 import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
@@ -26,6 +26,7 @@ from tightrope.report.canvas import THEME
 from tightrope.report.glossary import glossary, place_of, with_links
 from tightrope.report.images import png_bytes, svg_text
 from tightrope.report.numbers import Cell, cell_text
+from tightrope.words import Place
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -76,7 +77,7 @@ class Report:
         """Explain words of the glossary, in its order; from here on the first mention in each section leads there."""
         known = glossary()
         if unknown := set(names) - set(known):
-            raise InvalidInput(f"words must be among {list(known)}, but got {sorted(unknown)}.")
+            raise InvalidInput(field="words", must=f"be among {list(known)}", got=sorted(unknown))
         self.section("Words used here")
         self._explained = [name for name in known if name in names]
         self._places.update(map(place_of, self._explained))
@@ -104,7 +105,8 @@ class Report:
         n = len(header)
         for i, row in enumerate(rows):
             if len(row) != n:
-                raise InvalidInput(f"rows[{i}] must have {n} cells, as the header has, but got {len(row)}.")
+                wanted = f"have {n} cells, as the header has"
+                raise InvalidInput(field=Place("rows", i), must=wanted, got=len(row))
         numeric = [bool(rows) and not any(isinstance(row[j], str) for row in rows) for j in range(n)]
         note = self._prose("note", note) if note else ""
         self._add("table", header, rows, numeric, _filled("caption", caption), note)
@@ -114,9 +116,10 @@ class Report:
         _filled("alt", alt)
         _filled("caption", caption)
         if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) is None:
-            raise InvalidInput(f"name must be lower-case words joined by dashes, but got {name!r}.")
+            raise InvalidInput(field="name", must="be lower-case words joined by dashes", got=name)
         if name in self._images:
-            raise InvalidInput(f"name must be new on this page, but there is already a figure {name!r}.")
+            wanted = f"be new on this page, but there is already a figure {name!r}"
+            raise InvalidInput(field="name", must=wanted)
         picture = _as_html(svg_text(figure, name=name, alt=alt))
         self._images[name], place = png_bytes(figure), f"figure-{name}"
         self._places.add(place)
@@ -136,9 +139,7 @@ class Report:
         Prose is written between ``{% call page.text() %}`` and ``{% endcall %}``, items of `bullets` and `summary` behind dashes.
         """
 
-        def place(
-            method: str, *given: Any, caller: Callable[[], Markup] | None = None, **named: Any
-        ) -> Markup:
+        def place(method: str, *given: Any, caller: Any = None, **named: Any) -> Markup:
             if caller is not None:
                 said = re.split(r"(?m)^- ", caller().unescape())
                 items = [" ".join(one.split()) for one in said if one.strip()]
@@ -158,8 +159,10 @@ class Report:
         for part in (*self._summary, *self._parts):
             for target in re.findall(r'<a href="#([^"]*)"', part):
                 if html.unescape(target) not in self._places:
-                    what = "links must lead to a place on the page"
-                    raise InvalidInput(f"{what}, but there is none called {html.unescape(target)!r}.")
+                    wanted = (
+                        f"lead to a place on the page, but there is none called {html.unescape(target)!r}"
+                    )
+                    raise InvalidInput(field="links", must=wanted)
         facts = [
             f"Tightrope {importlib.metadata.version('tightrope')}",
             f"Python {platform.python_version()}",
@@ -168,16 +171,9 @@ class Report:
             _filled("date", date),
             *([] if seed is None else [f"seed {seed}"]),
         ]
-        return templates.render(
-            "tightrope.report/page.html",
-            title=self.title,
-            subtitle=_inline(self.subtitle),
-            style=_stylesheet(),
-            sections=self._sections,
-            summary=self._summary,
-            parts=self._parts,
-            facts=facts,
-        )
+        head = {"title": self.title, "subtitle": _inline(self.subtitle), "style": _stylesheet()}
+        body = {"sections": self._sections, "summary": self._summary, "parts": self._parts, "facts": facts}
+        return templates.render("tightrope.report/page.html", **head, **body)
 
     def write(self, directory: str | os.PathLike[str], *, date: str, seed: int | None = None) -> Path:
         """Write `index.html` and the PNGs into `directory`, made if need be; return the page's path."""
@@ -213,7 +209,7 @@ class Report:
 
 def _filled(name: str, text: str) -> str:
     if not isinstance(text, str) or not text.strip():
-        raise InvalidInput(f"{name} must be a string that is not empty, but got {text!r}.")
+        raise InvalidInput(field=name, must="be a string that is not empty", got=text)
     return text
 
 
@@ -242,8 +238,8 @@ def _inline(text: str) -> Markup:
 def _link(match: re.Match[str]) -> str:
     words, target = match.groups()
     if not target.startswith("#") and (":" in target or target.startswith(("/", "\\"))):
-        what = "links must lead to '#place' or to a file beside the page"
-        raise InvalidInput(f"{what}, but got {html.unescape(target)!r}.")
+        wanted = "lead to '#place' or to a file beside the page"
+        raise InvalidInput(field="links", must=wanted, got=html.unescape(target))
     return f'<a href="{target}">{words}</a>'
 
 

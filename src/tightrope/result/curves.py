@@ -77,10 +77,10 @@ class Curve:
         """The estimate at a recorded round, by default the last; `column` picks a constraint or an action."""
         curve = self if column is None else self.column(column)
         if curve.mean.ndim != 1:
-            raise InvalidInput(f"column must be given, from 0 to {curve.mean.shape[1] - 1}.")
+            raise InvalidInput(field="column", must=f"be given, from 0 to {curve.mean.shape[1] - 1}")
         i = len(self.rounds) - 1 if round is None else int(np.searchsorted(self.rounds, round))
         if round is not None and (i == len(self.rounds) or self.rounds[i] != round):
-            raise InvalidInput(f"round must be one of the recorded rounds, but got {round}.")
+            raise InvalidInput(field="round", must="be one of the recorded rounds", got=round)
         return curve.estimate(i)
 
     def estimate(self, i: int) -> Estimate:
@@ -94,8 +94,8 @@ class Curve:
     def column(self, n: int) -> Curve:
         """The curve of one constraint or action, of those that a curve of shape (G, N) holds."""
         if self.mean.ndim != 2 or not 0 <= n < self.mean.shape[1]:
-            columns = self.mean.shape[1:]
-            raise InvalidInput(f"column must name one of the curve's {columns} columns, but got {n}.")
+            wanted = f"name one of the curve's {self.mean.shape[1:]} columns"
+            raise InvalidInput(field="column", must=wanted, got=n)
         return self._each(lambda values: values[..., n])
 
     def _each(self, change: Callable[[Array], Array]) -> Curve:
@@ -114,30 +114,23 @@ class LastViolated:
 
     constraints: tuple[str, ...]
     values: NDArray[np.int64]
-    estimate: Estimate = field(init=False)  # the mean over runs with its 95 % t-interval, cut off at 0
+    mean: float = field(init=False)
+    low: float = field(init=False)  # 95 % t-interval of the mean, cut off at 0
+    high: float = field(init=False)
     max: int = field(init=False)  # the latest over all runs
     never: float = field(init=False)  # the share of runs that were never in violation
 
     def __post_init__(self) -> None:
         mean, low, high = map(float, mean_interval(self.values.astype(float)))
-        estimate = Estimate(mean, max(0.0, low) if math.isfinite(low) else low, high)
-        latest, never = int(self.values.max()), float((self.values == 0).mean())
-        vars(self).update(estimate=estimate, max=latest, never=never)
+        vars(self).update(mean=mean, low=max(0.0, low) if math.isfinite(low) else low, high=high)
+        vars(self).update(max=int(self.values.max()), never=float((self.values == 0).mean()))
 
     def __repr__(self) -> str:
         return f"LastViolated({self.estimate}, max={self.max}, never={self.never:.4g})"
 
     @property
-    def mean(self) -> float:
-        return self.estimate.mean
-
-    @property
-    def low(self) -> float:
-        return self.estimate.low
-
-    @property
-    def high(self) -> float:
-        return self.estimate.high
+    def estimate(self) -> Estimate:
+        return Estimate(self.mean, self.low, self.high)
 
     def quantile(self, q: float) -> float:
         """The q-quantile over runs."""

@@ -26,6 +26,7 @@ from tightrope.intervals import mean_interval, positive_part, share_interval, vi
 from tightrope.report import NamedCurve, Panel, format_number, panels_figure, save_figure
 from tightrope.result.curves import ENDS, UNKNOWN, Curve, Estimate, LastViolated, known
 from tightrope.validation import Array, finite_array, finite_number, real_array
+from tightrope.words import Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +52,6 @@ class Summary(dict[str, Any]):
         return "\n".join([self._title, *(f"  {name:<{width}}  {text}" for name, text in self._lines)])
 
     def html_parts(self) -> tuple[str, displays.Html]:
-        """The title, and the table as a notebook shows it."""
         return self._title, displays.facts(self._lines)
 
     def _repr_html_(self) -> str:
@@ -114,35 +114,35 @@ class Result(AsFrame):
     concerns: tuple[Concern, ...] = ()
 
     def __post_init__(self) -> None:
-        checked: dict[str, Any] = {
-            name: tuple(map(str, getattr(self, name))) for name in ("actions", "constraints")
-        }
+        checked: dict[str, Any] = {"actions": tuple(map(str, self.actions))}
+        checked["constraints"] = tuple(map(str, self.constraints))
         rounds = checked["rounds"] = _whole("rounds", self.rounds, (None,))
         if rounds.size == 0 or rounds[0] < 1 or (np.diff(rounds) <= 0).any():
-            raise InvalidInput("rounds must be increasing, not empty and start at 1 or later.")
+            raise InvalidInput(field="rounds", must="be increasing, not empty and start at 1 or later")
         R, G = real_array("reward", self.reward, (None, rounds.size)).shape
         J, K, total = len(self.actions), len(self.constraints), int(rounds[-1])
         if R == 0:
-            raise InvalidInput("reward must have at least one replication, but its shape is (0, G).")
+            raise InvalidInput(field="reward", must="have at least one replication, but its shape is (0, G)")
         shapes = {"reward": (R, G), "observed_reward": (R, G), "cost": (R, G, K), "mean_cost": (R, G, K)}
         shapes |= {"optimal_reward": (G,)} if self.optimal_reward is not None else {}
         checked |= {name: finite_array(name, getattr(self, name), shape) for name, shape in shapes.items()}
         counts = checked["counts"] = _whole("counts", self.counts, (R, G, J))
         if (counts < 0).any() or (counts.sum(axis=2) > rounds).any():
-            raise InvalidInput("counts must not be negative, nor sum to more than the rounds so far.")
+            raise InvalidInput(field="counts", must="not be negative, nor sum to more than the rounds so far")
         last = checked["last_violation"] = _whole("last_violation", self.last_violation, (R, K))
         if ((last < 0) | (last > total)).any():
-            raise InvalidInput(f"last_violation must lie between 0 and the last round, {total}.")
+            raise InvalidInput(field="last_violation", must=f"lie between 0 and the last round, {total}")
         if self.choices is not None:
             checked["choices"] = _whole("choices", self.choices, (R, total), np.int16)
         if self.baseline not in _BASELINES:
-            raise InvalidInput(f"baseline must be one of {', '.join(_BASELINES)}, but got {self.baseline!r}.")
+            raise InvalidInput(field="baseline", must=f"be one of {', '.join(_BASELINES)}", got=self.baseline)
         if self.optimum is not None:
             checked["optimum"] = finite_number("optimum", self.optimum)
         if self.optimum_interval is not None:
             low, high = (finite_number("optimum_interval", end) for end in self.optimum_interval)
             if low > high:
-                raise InvalidInput(f"optimum_interval must be (low, high), but got ({low:g}, {high:g}).")
+                came = Shown(f"({low:g}, {high:g})")
+                raise InvalidInput(field="optimum_interval", must="be (low, high)", got=came)
             checked["optimum_interval"] = (low, high)
         scales = finite_array("scales", self.scales if len(self.scales) else np.ones(K), (K,))
         checked["scales"] = tuple(scales.tolist())
@@ -171,10 +171,9 @@ class Result(AsFrame):
         independent, so their squares add on each side).
         """
         if self.optimum is None:
-            raise InvalidInput(
-                "regret needs the optimum per round, which is not known for this environment: "
-                "use result.with_optimum(value), for instance with value = tr.solve(env).value."
-            )
+            remedy = "use result.with_optimum(value), for instance with value = tr.solve(env).value"
+            what = "regret needs the optimum per round, which is not known for this environment"
+            raise InvalidInput(f"{what}: {remedy}.")
         best = self.rounds * self.optimum if self.optimal_reward is None else self.optimal_reward
         paths = best - self.reward
         mean, low, high = mean_interval(paths)
@@ -244,10 +243,10 @@ class Result(AsFrame):
         Exact to the round, whatever rounds were recorded; by the drawn costs of each run.
         """
         if isinstance(group, str):
-            raise InvalidInput(f"group must be a list of constraints, such as [{group!r}].")
+            raise InvalidInput(field="group", must=f"be a list of constraints, such as [{group!r}]")
         columns = list(range(len(self.constraints))) if group is None else [self._column(k) for k in group]
         if group is not None and not columns:
-            raise InvalidInput("group must have at least one constraint.")
+            raise InvalidInput(field="group", must="have at least one constraint")
         values = self.last_violation[:, columns].max(axis=1, initial=0)
         return LastViolated(tuple(self.constraints[k] for k in columns), values)
 
@@ -428,12 +427,11 @@ class Result(AsFrame):
     def _column(self, constraint: int | str) -> int:
         if isinstance(constraint, str):
             if constraint not in self.constraints:
-                known = list(self.constraints)
-                raise InvalidInput(f"group must name constraints among {known}, but got {constraint!r}.")
+                wanted = f"name constraints among {list(self.constraints)}"
+                raise InvalidInput(field="group", must=wanted, got=constraint)
             return self.constraints.index(constraint)
-        if not 0 <= constraint < len(self.constraints):
-            most = len(self.constraints) - 1
-            raise InvalidInput(f"group must have indices from 0 to {most}, but got {constraint}.")
+        if constraint not in range(n := len(self.constraints)):
+            raise InvalidInput(field="group", must=f"have indices from 0 to {n - 1}", got=constraint)
         return int(constraint)
 
     def _share_curves(self) -> list[NamedCurve]:
@@ -461,7 +459,7 @@ class Result(AsFrame):
 def write_summary(results: Sequence[Result], path: str | os.PathLike[str]) -> None:
     """One JSON file for several results: `rows` (one for each policy, scenario and recorded round) and `runs` (their settings)."""
     if not results:
-        raise InvalidInput("results must not be empty.")
+        raise InvalidInput(field="results", must="not be empty")
     runs = [{**result.described(), "replications": result.n_replications} for result in results]
     body = {"rows": [row for result in results for row in result.rows()], "runs": runs}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -479,7 +477,7 @@ def _whole(
     real = finite_array(name, value, shape)
     limits = np.iinfo(dtype)
     if (real != np.trunc(real)).any() or (np.abs(real) > limits.max).any():
-        raise InvalidInput(f"{name} must hold whole numbers up to {limits.max}.")
+        raise InvalidInput(field=name, must=f"hold whole numbers up to {limits.max}")
     return real.astype(dtype)
 
 
@@ -496,7 +494,6 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _write_long(path: Path, kind: str, names: Sequence[str], **curves: Curve) -> None:
-    """Curves (G, N) as one line for each round and name."""
     columns = ["round", kind, *(f"{label}{end}" for label in curves for end in ENDS)]
     rows: list[dict[str, Any]] = []
     for g, at in enumerate(next(iter(curves.values())).rounds.tolist()):

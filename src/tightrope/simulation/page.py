@@ -40,9 +40,7 @@ def write_page(spec: Spec, results: Sequence[Result], folder: Path) -> Path:
         worded=_columns(spec, first) is not None,
         shares=_shares(by_name),
         concerns=[
-            f"{name}: {in_runs(one, run.n_replications)}"
-            for name, run in by_name.items()
-            for one in run.concerns
+            f"{run.policy}: {in_runs(one, run.n_replications)}" for run in results for one in run.concerns
         ],
     )
     return report.write(folder, date=datetime.date.today().isoformat(), seed=first.seed)
@@ -94,20 +92,16 @@ def _columns(spec: Spec, run: Result) -> Sequence[Column] | None:
 
 
 def _worded(column: Column) -> str:
-    limit = (
-        "" if len(column.rule.sides) == 1 else f" ({'upper' if column.side == 'at_most' else 'lower'} limit)"
-    )
-    return f"{column.rule}{limit}"
+    side = "upper" if column.side == "at_most" else "lower"
+    return str(column.rule) if len(column.rule.sides) == 1 else f"{column.rule} ({side} limit)"
 
 
 def _shares(results: Mapping[str, Result]) -> list[list[Cell]]:
     """How often each action was chosen, of those that were chosen most by the first policy."""
     first = next(iter(results.values()))
-    most = np.argsort(-first.shares.mean[-1], kind="stable")[:30]
-    return [
-        [first.actions[j], *(f"{float(run.shares.mean[-1, j]):.1%}" for run in results.values())]
-        for j in most.tolist()
-    ]
+    most = np.argsort(-first.shares.mean[-1], kind="stable")[:30].tolist()
+    last = [run.shares.mean[-1] for run in results.values()]
+    return [[first.actions[j], *(f"{float(shares[j]):.1%}" for shares in last)] for j in most]
 
 
 def earned(result: Result) -> str:

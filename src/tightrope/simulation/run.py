@@ -47,12 +47,8 @@ def simulate_spec(
             result = engines.simulate(policy, env, **size, **options, name=name)
         except KeyboardInterrupt:
             return results, True
-        if (
-            result.optimum is None
-            and isinstance(env, Custom)
-            and env.optimum is None
-            and env.means is not None
-        ):
+        solvable = isinstance(env, Custom) and env.optimum is None and env.means is not None
+        if solvable and result.optimum is None:
             solve(env)  # which says what can't be met
         results.append(result)
         if out is not None:

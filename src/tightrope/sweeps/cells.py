@@ -141,7 +141,6 @@ class Plan:
         return self.target if self.target is None or rounds <= self.rounds else self.target.without_regret()
 
     def recorded(self, rounds: int) -> list[int]:
-        """The rounds that a run of so many must record."""
         goal = self.goal(rounds)
         return [rounds] if goal is None else goal.recorded(rounds)
 
@@ -190,7 +189,6 @@ _PARTS = (*_ENVIRONMENT, "policy", "simulation")
 
 
 def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
-    """A row for each cell; what goes wrong in a cell is in its row, under `error`."""
     return [_run(plan, cell) for cell in cells]
 
 
@@ -287,9 +285,8 @@ class _Solved:
         if isinstance(env, Custom) and env.optimum is not None:
             return cls(env, env.optimum, None, "given")
         if isinstance(env, Custom) and env.means is None:
-            raise InvalidInput(
-                f"settings are ranked by regret, which is not known in {env.name!r}: its `means` tell it, or its `optimum`"
-            )
+            what = f"settings are ranked by regret, which is not known in {env.name!r}"
+            raise InvalidInput(f"{what}: give its `means` or its `optimum`")
         try:
             found = solve(env)
         except InfeasibleProblem:
@@ -369,7 +366,7 @@ def _reads_rows(tables: Mapping[str, Any]) -> bool:
 def _measured(run: Result, target: Target | None) -> Row:
     [row] = since(run, run.n_rounds - 1).rows()
     met, shortfall = (None, None) if target is None else target.judge(run)
-    return {name: row[name] for name in MEASURES} | {"met": met, "shortfall": shortfall}
+    return {**{name: row[name] for name in MEASURES}, "met": met, "shortfall": shortfall}
 
 
 def _head(plan: Plan, cell: Cell) -> Row:

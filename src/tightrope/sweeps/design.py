@@ -17,6 +17,7 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.spec import Spec, unknown_field
 from tightrope.validation import finite_number, whole_number
+from tightrope.words import Shown
 
 Kind: TypeAlias = Literal["grid", "random", "sobol"]
 Scale: TypeAlias = Literal["linear", "log"]
@@ -42,11 +43,12 @@ class Span:
     def __post_init__(self) -> None:
         low, high = finite_number("low", self.low), finite_number("high", self.high)
         if not low < high:
-            raise InvalidInput(f"low must be below high, but got low = {self.low} and high = {self.high}")
+            came = Shown(f"low = {self.low} and high = {self.high}")
+            raise InvalidInput(field="low", must="be below high", got=came)
         if self.scale not in get_args(Scale):
-            raise InvalidInput(f"scale must be 'linear' or 'log', but got {self.scale!r}")
+            raise InvalidInput(field="scale", must="be 'linear' or 'log'", got=self.scale)
         if self.scale == "log" and low <= 0:
-            raise InvalidInput(f"low must be above 0 on a logarithmic scale, but got {self.low}")
+            raise InvalidInput(field="low", must="be above 0 on a logarithmic scale", got=self.low)
         if self.steps is not None:
             whole_number("steps", self.steps, low=2)
 
@@ -62,7 +64,6 @@ class Span:
         return min(max(_six_digits(self._between(u, self.high)), self.low), self.high)
 
     def levels(self) -> tuple[float, ...]:
-        """The values of a grid."""
         assert self.steps is not None
         inner = [self._between(i / (self.steps - 1), self.high) for i in range(1, self.steps - 1)]
         values = [self.low, *(round(x) if self.whole else _six_digits(x) for x in inner), self.high]
@@ -83,7 +84,6 @@ class Axis:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The path in parts: names of fields and places in lists."""
         return steps_of(self.path)
 
     @property
@@ -206,7 +206,6 @@ def put(data: Any, steps: Sequence[Step], value: Any) -> Any:
 
 
 def refuse(spec: Spec, field: str, message: str) -> NoReturn:
-    """Raise the error about a field of ``[sweep]``."""
     name = f'"{field}"' if "." in field else field
     raise spec.error(f"sweep.{name}: {message}" if field else f"sweep: {message}")
 
@@ -235,9 +234,8 @@ def _axis(spec: Spec, path: str, given: Any, kind: Kind) -> Axis:
             for field in given:
                 if field not in (known := ("low", "high", "scale", "steps")):
                     raise unknown_field("", field, known)
-            for field in ("low", "high"):
-                if field not in given:
-                    raise InvalidInput(f"{field} is missing")
+            if missing := [end for end in ("low", "high") if end not in given]:
+                raise InvalidInput(f"{missing[0]} is missing")
             values = Span(**given)
             if kind == "grid" and values.steps is None:
                 raise InvalidInput("steps is missing: how many values of the range a grid takes")
@@ -253,7 +251,7 @@ def _axis(spec: Spec, path: str, given: Any, kind: Kind) -> Axis:
         base = {**spec.data, "policy": policies if isinstance(policies, list) else [policies]}
         put(base, own_steps(steps, 0), values)
     except InvalidInput as error:
-        refuse(spec, path, str(error))
+        refuse(spec, path, str(error).rstrip("."))
     return Axis(path, values)
 
 

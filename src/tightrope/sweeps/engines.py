@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.extras import explained
@@ -54,17 +54,15 @@ class Engine(abc.ABC):
 
 
 def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: str | None) -> Engine:
-    """The engine called `name`."""
     if workers is not None:
         workers = whole_number("workers", workers, low=1)
     if name == "ray":
         return _Ray(plan, workers, address)
-    if name not in ("local", "gpu"):
-        raise InvalidInput(f"engine must be 'local', 'ray' or 'gpu', but got {name!r}")
+    if name not in get_args(EngineName):
+        raise InvalidInput(field="engine", must="be 'local', 'ray' or 'gpu'", got=name)
     if address is not None:
-        raise InvalidInput(
-            f"address is for the engine 'ray', but the engine is {name!r} and address {address!r}"
-        )
+        problem = f"is for the engine 'ray', but the engine is {name!r} and address {address!r}"
+        raise InvalidInput(field="address", problem=problem)
     if name == "gpu":
         from tightrope.engine.gpu import cuda_device
 
@@ -237,10 +235,8 @@ def _leave_interrupts() -> None:
 
 def _run_remote(version: str, plan: Plan, cells: Batch) -> list[Row]:
     if version != __version__:
-        raise TightropeError(
-            f"a worker of the cluster has Tightrope {__version__}, but the sweep was started by {version}: "
-            "install the same version everywhere"
-        )
+        found = f"a worker of the cluster has Tightrope {__version__}, but the sweep was started by {version}"
+        raise TightropeError(f"{found}: install the same version everywhere")
     return run_cells(plan, cells)
 
 

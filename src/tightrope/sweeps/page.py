@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from tightrope.files import write_json
 from tightrope.report import (
-    BarSeries,
     Cell,
     NamedCurve,
     Panel,
@@ -118,7 +117,7 @@ def _fields(sweep: Sweep, good: Rows, shares: dict[str, dict[str, float]]) -> di
     if all(value != value for share in shares.values() for value in share.values()):
         return {}
     known = {field: {k: 0.0 if v != v else v for k, v in share.items()} for field, share in shares.items()}
-    bars = [BarSeries(name, [share[name] for share in known.values()]) for name in ("regret", "violation")]
+    bars = {name: [share[name] for share in known.values()] for name in ("regret", "violation")}
     numeric = [axis for axis in sweep.plan.design.axes if axis.column in ("int", "float")][:_PANELS]
     panels = []
     for axis in numeric:

@@ -101,12 +101,10 @@ class Sweep(AsFrame):
 
 
 def settings_table(rows: Sequence[Row], paths: Sequence[str]) -> displays.Html:
-    """Settings and what they came to, for a notebook."""
-    labels, judged = ("policy", *paths), ("regret", "violation")
-    body = [
-        (*map(row.get, labels), *(_estimate(row, name) for name in judged), row["last_violation"])
-        for row in rows
-    ]
+    labels, judged, body = ("policy", *paths), ("regret", "violation"), []
+    for row in rows:
+        found = [_estimate(row, name) for name in judged]
+        body.append((*map(row.get, labels), *found, row["last_violation"]))
     return displays.table((*labels, *judged, "last violated round"), body)
 
 
@@ -173,7 +171,6 @@ def running(
     progress: bool | None,
     retry_failed: bool = False,
 ) -> Iterator[Runner]:
-    """A runner with its engine started and its folder held."""
     chosen = engine_for(plan, engine, workers=workers, address=address)
     check_ends(plan)
     folder = Path(out)
@@ -202,7 +199,6 @@ class Runner:
     started: float = field(default_factory=time.perf_counter)
 
     def sweep(self, halving: bool) -> Sweep:
-        """All cells of the plan."""
         rungs: list[Rung] = []
         fractions = RUNGS if halving else (1.0,)
         sizes = [max(1, math.ceil(len(self.plan) * KEPT**i)) for i in range(len(fractions))]
@@ -271,13 +267,8 @@ def _describe(plan: Plan, folder: Path) -> None:
     """What the rows in the folder mean, for whoever finds it."""
     design = plan.design
     values = ((axis.path, axis.values) for axis in design.axes)
-    data = {
-        "tightrope": __version__,
-        "spec": plan.base,
-        "target": None if plan.target is None else str(plan.target),
-        "design": design.kind,
-        "points": design.cells,
-        "seed": design.seed,
-        "fields": {path: given if isinstance(given, tuple) else vars(given) for path, given in values},
-    }
+    target = None if plan.target is None else str(plan.target)
+    data: dict[str, Any] = {"tightrope": __version__, "spec": plan.base, "target": target}
+    data |= {"design": design.kind, "points": design.cells, "seed": design.seed}
+    data["fields"] = {path: given if isinstance(given, tuple) else vars(given) for path, given in values}
     write(folder / "sweep.json", json.dumps(data, default=str, ensure_ascii=False, indent=1) + "\n")

@@ -42,11 +42,9 @@ class Rows(AsFrame):
         return f"Rows({len(self)} rows of {', '.join(self.columns)})"
 
     def frame_rows(self) -> list[dict[str, Any]]:
-        """The rows as plain values, without what they are known by in the folder and the numbers of single runs."""
         return [for_people(self.row(i)) for i in range(len(self))]
 
     def take(self, at: NDArray[Any]) -> Rows:
-        """Some rows, by index or mask."""
         return Rows({name: column[at] for name, column in self.columns.items()})
 
     def row(self, i: int) -> Row:
@@ -73,9 +71,8 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise TightropeError(
-                    f"{self.folder.parent}: another sweep is writing there. Wait for it, or use another --out"
-                ) from None
+                what = "another sweep is writing there. Wait for it, or use another --out"
+                raise TightropeError(f"{self.folder.parent}: {what}") from None
             for draft in self.folder.glob(".*.draft"):
                 draft.unlink()
             self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
@@ -127,9 +124,8 @@ class Store:
         try:
             return _arrow().parquet.read_table(part, columns=names)
         except (_arrow().ArrowException, OSError) as error:
-            raise StateDamagedError(
-                f"{part} can't be read: {error}. Remove it: its cells will run again."
-            ) from error
+            remedy = "Remove it: its cells will run again."
+            raise StateDamagedError(f"{part} can't be read: {error}. {remedy}") from error
 
 
 def _schema(axes: Sequence[Axis]) -> Any:

@@ -7,7 +7,7 @@ import operator
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,13 +34,6 @@ class Clause:
         return f"{self.metric} {self.sign} {self.limit:g}{when}"
 
 
-class Judgement(NamedTuple):
-    """Whether a run meets a target, and by how much it falls short where it does not (0: it meets it)."""
-
-    met: bool
-    shortfall: float
-
-
 @dataclass(frozen=True)
 class Target:
     """Comparisons that must all hold, each with the high end of the quantity's 95 % interval.
@@ -62,14 +55,12 @@ class Target:
         for part in re.split(r"\s+and\s+", text.strip()):
             found = _CLAUSE.fullmatch(part.strip())
             if found is None:
-                raise InvalidInput(
-                    f"target: must be comparisons such as 'violation<=0 after 500', joined by 'and', but got {text!r}."
-                )
+                wanted = "be comparisons such as 'violation<=0 after 500', joined by 'and'"
+                raise InvalidInput(must=wanted, got=text, within="target")
             metric, sign, limit, after = found.groups()
             if metric not in ("regret", "violation", "path_violation"):
-                raise InvalidInput(
-                    f"target: must compare regret, violation or path_violation, but got {metric!r}."
-                )
+                wanted = "compare regret, violation or path_violation"
+                raise InvalidInput(must=wanted, got=metric, within="target")
             clauses.append(Clause(metric, sign, _number(limit), None if after is None else _round(after)))
         return cls(tuple(clauses))
 
@@ -96,16 +87,15 @@ class Target:
             if clause.after is None:
                 continue
             if clause.after >= rounds:
-                raise InvalidInput(
-                    f"target: '{clause}' must leave rounds to judge, but the simulation has {rounds:,}."
-                )
+                wanted = f"leave rounds to judge, but the simulation has {rounds:,}"
+                raise InvalidInput(field=f"'{clause}'", must=wanted, within="target")
             early = clause.after + np.geomspace(1, rounds - clause.after, _POINTS // 2).round()
             evenly = np.linspace(clause.after + 1, rounds, (_POINTS + 1) // 2).round()
             needed |= {int(i) for i in (*early, *evenly)}
         return sorted(needed)
 
-    def judge(self, run: Result) -> Judgement:
-        """Hold the target against a run that recorded what `recorded` asks for."""
+    def judge(self, run: Result) -> tuple[bool, float]:
+        """Whether a run that recorded what `recorded` asks for meets the target, and by how much it falls short."""
         met, shortfall = True, 0.0
         for clause in self.clauses:
             at = run.n_rounds - 1 if clause.after is None else clause.after
@@ -115,7 +105,7 @@ class Target:
                 raise InvalidInput(FEW_RUNS)
             if not _COMPARE[clause.sign](worst, clause.limit):
                 met, shortfall = False, max(shortfall, worst - clause.limit)
-        return Judgement(met, shortfall)
+        return met, shortfall
 
 
 def since(run: Result, after: int) -> Result:
@@ -130,10 +120,11 @@ def _number(text: str) -> float:
     with suppress(ValueError):
         if math.isfinite(value := float(text)):
             return value
-    raise InvalidInput(f"target: the limit must be a finite number, but got {text!r}.")
+    raise InvalidInput(field="the limit", must="be a finite number", got=text, within="target")
 
 
 def _round(text: str) -> int:
     if not re.fullmatch(r"\d{1,3}(_?\d{1,3}){0,5}", text):
-        raise InvalidInput(f"target: after must be followed by a round, a whole number, but got {text!r}.")
+        wanted = "be followed by a round, a whole number"
+        raise InvalidInput(field="after", must=wanted, got=text, within="target")
     return int(text)

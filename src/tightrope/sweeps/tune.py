@@ -168,7 +168,6 @@ class Tuned(AsFrame):
 
     @property
     def chosen(self) -> Row | None:
-        """The winner's row in the sweep."""
         return self.trials[-1].chosen if self.worth_it else None
 
     @property
@@ -186,10 +185,10 @@ class Tuned(AsFrame):
     def reach(self) -> str:
         """What was checked of the spec to serve, and how far that goes."""
         rounds, runs = [row["round"] for row in self.checked], self.checked[0]["replications"]
-        return (
-            f"it met {self.target} on {runs} fresh runs each in {_listed(rounds)} rounds of this environment; nothing was tried "
-            f"beyond {rounds[-1]:,} rounds, nor in another environment"
+        met = (
+            f"it met {self.target} on {runs} fresh runs each in {_listed(rounds)} rounds of this environment"
         )
+        return f"{met}; nothing was tried beyond {rounds[-1]:,} rounds, nor in another environment"
 
     def __repr__(self) -> str:
         found = f"settings={self.settings}" if self.worth_it else f"not worth it: serve {self.than}"
@@ -212,17 +211,10 @@ class Tuned(AsFrame):
         return [{"run": run, **for_people(row)} for run, rows in runs for row in rows]
 
     def as_data(self) -> dict[str, Any]:
-        return {
-            "target": str(self.target),
-            "reach": self.reach,
-            "policy": self.policy,
-            "settings": self.settings,
-            "worth_it": self.worth_it,
-            "verdict": self.words,
-            "rows": list(self.checked),
-            "trials": [trial.as_data() for trial in self.trials],
-            "spec": str(self.path),
-        }
+        data: dict[str, Any] = {"target": str(self.target), "reach": self.reach}
+        data |= {"policy": self.policy, "settings": self.settings, "worth_it": self.worth_it}
+        data |= {"verdict": self.words, "rows": list(self.checked)}
+        return data | {"trials": [trial.as_data() for trial in self.trials], "spec": str(self.path)}
 
 
 def tune(
@@ -346,7 +338,6 @@ class _Rival(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Whether it misses the target, and its regret."""
         regret = self.rows[0]["regret"]
         return not all(row["met"] for row in self.rows), math.inf if regret is None else regret
 
@@ -398,11 +389,10 @@ def _called(plan: Plan, policy: int) -> str:
 
 def _missed(plan: Plan, goal: Target, rows: Rows, trials: Sequence[Trial], rival: _Rival) -> str:
     if trials:
-        head = (
-            f"{len(trials)} settings met the target {goal} in the sweep, but none of them on fresh draws in "
-            f"{_listed([times * plan.rounds for times in LENGTHS])} rounds, and {rival.called} did not either: raise "
-            "simulation.replications, or allow for more"
-        )
+        rounds = _listed([times * plan.rounds for times in LENGTHS])
+        missed = f"none of them on fresh draws in {rounds} rounds, and {rival.called} did not either"
+        remedy = "raise simulation.replications, or allow for more"
+        head = f"{len(trials)} settings met the target {goal} in the sweep, but {missed}: {remedy}"
         return "\n".join([head, *(f"  {trial.words}" for trial in trials)])
     shortfall = rows["shortfall"].astype(float)
     if not np.isfinite(shortfall).any():

@@ -55,7 +55,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 def test_shipped_arrays_are_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
         numbers.shipped().counts[0] = 1
-    with pytest.raises(InvalidInput, match="'all' or 'first'"):
+    with pytest.raises(InvalidInput, match="one of 'all', 'first'"):
         numbers.shipped("second")  # type: ignore[arg-type]
 
 

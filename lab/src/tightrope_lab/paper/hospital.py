@@ -12,7 +12,7 @@ from tightrope.environments.tabular import Tabular
 from tightrope.models import DisjointRidge
 from tightrope.oracle import check, solve
 from tightrope.policies import PessimisticOptimistic, Policy, RoundRobin
-from tightrope.report import BarSeries, Cell, NamedCurve, Panel, panels_figure
+from tightrope.report import Cell, NamedCurve, Panel, panels_figure
 from tightrope.report.bars import bars_figure, last_violation_figure
 from tightrope.result import Result
 from tightrope.schedules import Power
@@ -76,8 +76,8 @@ def tell(runs: Runs) -> dict[str, Any]:
     ]
     papers = {T: results[_label(T, "bonus 1")] for T in Ts}
     at_the_end = {NAMES[name]: results[_label(Ts[-1], name)] for name in POLICIES}
-    series = [BarSeries(name, result.shares.mean[-1]) for name, result in at_the_end.items()]
-    series.append(BarSeries("LP optimum", env.weights @ solve(env).policy))
+    series = {name: result.shares.mean[-1] for name, result in at_the_end.items()}
+    series["LP optimum"] = env.weights @ solve(env).policy
     rules = env.costs[0]
     limits = {"at least": [rules[(j + 1) % 6, 6 + j] for j in range(6)]}
     limits["at most"] = [-rules[(j + 1) % 6, j] for j in range(6)]
