@@ -34,20 +34,12 @@ _BUSY_MS: Final = 10_000
 _READERS_MS: Final = 500
 APPLICATION: Final = 0x74726A31  # "trj1"
 
-_SCHEMA = f"""
-CREATE TABLE journal (
-    position INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind INTEGER NOT NULL, event_id TEXT, data BLOB NOT NULL
-) STRICT;
-CREATE INDEX journal_event ON journal (event_id) WHERE kind <= {LAST_BY_EVENT};
-CREATE INDEX journal_kind ON journal (kind, position) WHERE kind > {LAST_BY_EVENT};
-CREATE TABLE snapshot (
-    position INTEGER PRIMARY KEY, time INTEGER NOT NULL, digest TEXT NOT NULL, label TEXT, state BLOB NOT NULL
-) STRICT;
-CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), count INTEGER NOT NULL) STRICT;
-INSERT INTO probe VALUES (1, 0);
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {FORMAT};
-"""
+_SCHEMA: Final = (
+    Path(__file__)
+    .with_suffix(".sql")
+    .read_text(encoding="utf-8")
+    .format(application=APPLICATION, format=FORMAT, last_by_event=LAST_BY_EVENT)
+)
 
 
 def journal(address: str, experiment: str, *, read_only: bool = False) -> SqliteJournal:

@@ -10,6 +10,7 @@ import select
 import time
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
@@ -19,6 +20,7 @@ from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
 from tightrope.service.journal import JournalError, JournalUnreachable
+from tightrope.service.journal.entries import LAST_BY_EVENT
 
 log = logging.getLogger("tightrope.service")
 
@@ -28,6 +30,16 @@ T = TypeVar("T")
 PATIENCE: Final = 4.0
 # A long message gets a second more for so many bytes.
 BYTES_A_SECOND: Final = 2e6
+_STATEMENTS: Final = re.split(
+    r"^-- (\w+)\n",
+    Path(__file__)
+    .with_name("statements.sql")
+    .read_text(encoding="utf-8")
+    .format(last_by_event=LAST_BY_EVENT),
+    flags=re.MULTILINE,
+)
+# The statements in that file by their names.
+SQL: Final = dict(zip(_STATEMENTS[1::2], _STATEMENTS[2::2], strict=True))
 _DONE: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 # Connections that were given up: the server may still work for them, or wait for a replica, for ever.
@@ -35,10 +47,9 @@ _given_up: dict[str, set[str]] = {}
 
 
 class Statement(NamedTuple):
-    """A statement that is prepared once on each connection. Parameters and results are in PostgreSQL's binary form."""
+    """A statement of `SQL` that is prepared once on each connection; parameters and results are in PostgreSQL's binary form."""
 
     name: str
-    query: str
     types: tuple[int, ...]
 
 
@@ -71,7 +82,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         deadline = time.monotonic() + PATIENCE + size / BYTES_A_SECOND
         connection, name = self.pgconn, statement.name.encode()
         if statement.name not in self._statements:
-            connection.send_prepare(name, statement.query.encode(), statement.types)
+            connection.send_prepare(name, SQL[statement.name].encode(), statement.types)
             self._answered(deadline)
             self._statements.add(statement.name)
         connection.send_query_prepared(
