@@ -18,7 +18,6 @@ class Answer(NamedTuple):
 
     @classmethod
     def of(cls, value: Any) -> Answer:
-        """200, with a value in JSON."""
         return cls(200, _encoder.encode(value))
 
 
@@ -42,7 +41,6 @@ class Refusal(TightropeError):
         self.retry_after = retry_after
 
     def answer(self) -> Answer:
-        """What is sent back."""
         error = {"code": self.code, "message": _encodable(self.message)}
         if self.field is not None:
             error["field"] = _encodable(self.field)

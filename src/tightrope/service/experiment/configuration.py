@@ -76,7 +76,6 @@ def changed_fields(present: Started, wanted: Started) -> tuple[list[str], list[s
 
 
 def served_policy(spec: Spec) -> Policy:
-    """The policy of a spec, new."""
     if not spec.actions:
         raise spec.error("actions: is missing: the service must know what it may answer")
     if len(spec.policies) != 1:
@@ -98,7 +97,6 @@ def served_policy(spec: Spec) -> Policy:
 
 
 def constraint_names(spec: Spec) -> tuple[str, ...]:
-    """The names of its K constraints."""
     return () if spec.rules is None else spec.rules.names
 
 

@@ -93,7 +93,6 @@ class Tally(msgspec.Struct, kw_only=True):
     differs: int = 0
 
     def count_decision(self, action: int, ids: Iterable[int]) -> None:
-        """A decision, and what was on offer in it."""
         self.decisions += 1
         count(self.actions, action)
         offered = self.offered
@@ -104,7 +103,6 @@ class Tally(msgspec.Struct, kw_only=True):
                 count(offered, one)
 
     def count_outside(self, fields: Iterable[str]) -> None:
-        """Which numbers of a context were outside their range."""
         for name in fields:
             self.outside[name] = self.outside.get(name, 0) + 1
 
@@ -125,7 +123,6 @@ class Background:
         return None
 
     def take(self, work: int, result: Result) -> entries.TookEffect:
-        """Let a result take effect."""
         if not 0 <= work < len(self._works):
             raise InvalidInput(f"work {work} is not done in the background.")
         self._works[work].take(result)
@@ -194,12 +191,10 @@ class ExperimentState:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The constraints."""
         return () if self.spec.rules is None else self.spec.rules.columns
 
     @property
     def totals(self) -> Array:
-        """Cumulative costs (K,)."""
         return self.ledger.totals
 
     def explain(self, entry: entries.Decided) -> Explanation:
@@ -327,12 +322,10 @@ class ExperimentState:
         reward: float | None = None,
         usage: Used | None = None,
     ) -> entries.Refused:
-        """Count an outcome that can't be applied."""
         setattr(self.tally, reason, getattr(self.tally, reason) + 1)
         return entries.Refused(event_id=event_id, reason=reason, reward=reward, usage=usage)
 
     def change_mode(self, mode: Mode, default: int | str | None = None) -> entries.ModeChanged:
-        """Go live, into shadow mode, or pause."""
         if default is not None and mode != "shadow":
             raise InvalidInput(f"default is for shadow mode, but got mode {mode!r}.")
         self.default = None if default is None else self.spec.registry.id(default, "default")
@@ -357,7 +350,6 @@ class ExperimentState:
         return msgspec.structs.replace(self.started(entry.version), reset_caps=entry.reset_caps)
 
     def started(self, version: str) -> entries.Started:
-        """The entry that states the configuration."""
         return entries.Started(
             format=entries.FORMAT,
             version=version,
@@ -386,7 +378,6 @@ class ExperimentState:
         return entries.RolledBack(position=position, restore=restore, state=state)
 
     def erase(self, entry: entries.Erased) -> entries.Erased:
-        """Drop what is kept of decisions whose inputs are gone; nor are they waited for."""
         self._drop([number for number in entry.numbers if number in self.waiting])
         self.hooks.forget_inputs(entry.numbers)
         for position in entry.stale:

@@ -29,6 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment import Experiment, Op
+from tightrope.service.experiment.clock import SteadyClock
 from tightrope.service.experiment.experiment import ERRORS_IN_A_ROW, Status
 from tightrope.service.experiment.reader_thread import Reader
 from tightrope.service.experiment.writer_thread import Writer, stop_writers
@@ -36,9 +37,9 @@ from tightrope.service.http import dashboard, handlers, openapi
 from tightrope.service.http.admission import Admission, BodyBudget, Rates
 from tightrope.service.http.connections import EXCHANGE, Exchange
 from tightrope.service.http.keys import Key, Keys
-from tightrope.service.http.metrics import Metrics, Sample, Samples
 from tightrope.service.http.openapi import Route
 from tightrope.service.http.tracing import spans
+from tightrope.service.metrics import Metrics, Sample, Samples
 from tightrope.service.requests import LIMITS, Limits, read_body, read_query
 from tightrope.spec import Spec
 from tightrope_client import responses
@@ -193,7 +194,6 @@ class Service:
     # Who may ask, and for what
 
     def _bearer(self, headers: Headers) -> Key | None:
-        """The key of whoever asks; None where none is needed."""
         if self._keys is None:
             _require_no_browser(_header(headers, b"host") or "", _header(headers, b"origin"))
             return None
@@ -260,26 +260,25 @@ class Service:
         shown = frozenset(one.name for one in experiments) | ({""} if everything else set())
         samples = [sample for one in experiments for sample in await self._samples_of(one)]
         if self._keys is not None and everything:
-            words = "Whether the file of keys could be read when it last changed."
-            samples.append(Sample("keys_file_good", words, {}, float(not self._keys.trouble)))
+            samples.append(Sample("keys_file_good", {}, float(not self._keys.trouble)))
         text = self.metrics.text(samples, shown)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def _samples_of(self, experiment: Experiment) -> list[Sample]:
         """What is known of an experiment now. What its thread has to say may be a second old, and is left out while it is busy."""
         name, found, now = experiment.name, Samples(experiment.name), self._writers[experiment.name].status
-        found.add("ready", "Whether it takes decisions.", now == "ready")
-        found.add("in_flight", "Requests under way.", self._writes.waiting(name))
-        found.add("reads_in_flight", "Reads under way.", self._reads.waiting(name))
-        found.add("audited_position", "Entries whose chain was found to hold.", experiment.checked)
-        oldest = max(self._writes.oldest(name), self._reads.oldest(name))
-        found.add("oldest_request_seconds", "Age of the oldest request that waits.", oldest)
+        found.add("ready", now == "ready")
+        found.add("in_flight", self._writes.waiting(name))
+        found.add("reads_in_flight", self._reads.waiting(name))
+        found.add("audited_position", experiment.checked)
+        found.add("oldest_request_seconds", max(self._writes.oldest(name), self._reads.oldest(name)))
         for status, role in ROLES.items():
-            found.add("role", "1 for the role that this process has.", now == status, role=role)
-        left = experiment.journal.disk_left()
+            found.add("role", now == status, role=role)
+        left, clock = experiment.journal.disk_left(), experiment.clock
         if left is not None:
-            found.add("disk_free_bytes", "Bytes that are free where the journal is kept.", left)
-        found.add_clock(experiment.clock)
+            found.add("disk_free_bytes", left)
+        if isinstance(clock, SteadyClock):
+            found.add_clock(clock.ahead, clock.alarms)
         if now not in ("ready", "broken"):
             return found
         then, state = self._states.get(name, (-math.inf, None))

@@ -56,7 +56,6 @@ class Exchange:
         self._cycle = cycle
 
     def body(self) -> bytes | None:
-        """The body, if all of it has come."""
         cycle = self._cycle
         if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
             return None
@@ -157,7 +156,6 @@ class BoundedHttp(HttpToolsProtocol):
         return self.waiting_since is not None and (self.cycle is None or self.cycle.response_complete)
 
     def overdue(self, now: float) -> bool:
-        """Whether the other side has had its time."""
         limits = self._limits
         for since, most in (
             (None if self.flow.read_paused else self.waiting_since, self._patience),
@@ -171,7 +169,6 @@ class BoundedHttp(HttpToolsProtocol):
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Let it in, in place of another if need be, or say that there are too many."""
         super().connection_made(transport)
         if not self._gate.entered(self):
             self._refusal = Refusal(503, "overloaded", "too many connections are open", retry_after=1)
@@ -240,7 +237,6 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The end of a request, or of what was left of one."""
         self._progress = True
         if self._draining_since is not None:
             self._draining_since, self.waiting_since = None, self.loop.time()

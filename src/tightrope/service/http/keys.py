@@ -48,11 +48,9 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
     def opens(self, scope: Scope, experiment: str) -> bool:
-        """Whether the key is good for this."""
         return scope in self.scopes and ("*" in self.experiments or experiment in self.experiments)
 
     def require(self, scope: Scope, experiment: str) -> None:
-        """Refuse with 403 what the key is not good for."""
         if not self.opens(scope, experiment):
             # The same words whether the experiment exists or not.
             raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")

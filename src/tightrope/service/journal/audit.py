@@ -41,7 +41,6 @@ class ChainWalk:
         self.named: list[tuple[int, int]] = []
 
     def step(self, row: Row) -> Entry:
-        """The entry in the row that follows."""
         if row.position != self.position + 1:
             raise JournalDamaged(f"row {row.position} follows row {self.position}: rows are missing.")
         entry = entry_of(row)
@@ -102,11 +101,9 @@ class Audit(threading.Thread):
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Give it up."""
         self._stopped.set()
 
     def run(self) -> None:
-        """Check the whole chain, slowly."""
         with contextlib.suppress(OSError, AttributeError):
             # Linux has priorities by thread.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

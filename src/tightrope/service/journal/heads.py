@@ -126,7 +126,6 @@ class HeadFile:
             log.error("%s: the head of the chain can't be kept: %s", self.path, error)
 
     def close(self) -> None:
-        """Bring it to the disk, and let go."""
         if self._handle is not None:
             with contextlib.suppress(OSError):
                 os.fsync(self._handle)
@@ -163,7 +162,6 @@ class HeadFile:
 
 
 def require_head(journal: Journal, head: Head, where: str) -> None:
-    """Refuse a journal that does not hold the row that `where` speaks of."""
     _require(head, journal.last(), row_at(journal, head.position), where)
 
 

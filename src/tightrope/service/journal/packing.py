@@ -25,7 +25,6 @@ def canonical(value: Any) -> bytes:
 
 
 def digest_of(packed: bytes) -> str:
-    """The SHA-256 of a packed state, in hexadecimal."""
     return hashlib.sha256(packed).hexdigest()
 
 

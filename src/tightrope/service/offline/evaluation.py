@@ -96,7 +96,6 @@ class Judgement(AsFrame):
         return f"Judgement({self.policy} on {self.judged:,} decisions of {self.experiment}; reward {reward}{verdicts})"
 
     def frame_rows(self) -> list[dict[str, Any]]:
-        """One row for the reward, and one for each rule."""
         return [asdict(one) for one in (self.reward, *self.rules)]
 
     def _repr_html_(self) -> str:

@@ -26,7 +26,6 @@ from tightrope.service.journal.contract import Journal
 
 
 def storages() -> list[str]:
-    """Their names."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 

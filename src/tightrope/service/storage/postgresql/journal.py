@@ -66,7 +66,6 @@ class KnownEvents:
         self._bits = bytearray(_BITS // 8)
 
     def note(self, event_ids: Iterable[str | None]) -> None:
-        """These are in the journal, or may be soon."""
         bits = self._bits
         for one in event_ids:
             if one is not None:
@@ -74,7 +73,6 @@ class KnownEvents:
                     bits[(place >> 3) % len(bits)] |= 1 << (place & 7)
 
     def may_hold(self, event_id: str) -> bool:
-        """False: it was never noted."""
         bits = self._bits
         for place in _places(blake2b(event_id.encode(), digest_size=16).digest()):
             if not bits[(place >> 3) % len(bits)] & 1 << (place & 7):
@@ -192,7 +190,6 @@ class PostgresJournal(Journal):
         vacuum.join(PATIENCE)
 
     def probe(self) -> None:
-        """Write a row that does not matter."""
         with self._opened() as connection:
             connection.execute(SQL["probe"], (self._experiment,))
 
