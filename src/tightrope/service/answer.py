@@ -34,11 +34,8 @@ class Refusal(TightropeError):
         retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.field = field
-        self.status = status
-        self.code = code
-        self.message = message
-        self.retry_after = retry_after
+        self.status, self.code, self.message = status, code, message
+        self.field, self.retry_after = field, retry_after
 
     def answer(self) -> Answer:
         error = {"code": self.code, "message": _encodable(self.message)}

@@ -88,9 +88,9 @@ class DecisionRequest(_Request):
         ):
             if entries is not None and len(entries) > most and not isinstance(entries, str):
                 raise _invalid(f"{name} must have at most {most} entries, but got {len(entries)}")
+        most = limits.characters
         for name, value in (self.context or {}).items():
-            if isinstance(value, str) and len(value) > limits.characters:
-                most = limits.characters
+            if isinstance(value, str) and len(value) > most:
                 raise _invalid(
                     f"context.{name:.100} must have at most {most} characters, but has {len(value)}"
                 )

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from tightrope.service.answer import Answer, Refusal
+from tightrope.service.answer import Answer
 from tightrope.service.experiment.batch import Op
-from tightrope.service.experiment.experiment import Experiment, Status, unavailable
+from tightrope.service.experiment.experiment import TRY_AGAIN, Experiment, Status, unavailable
 from tightrope.service.journal.audit import Audit
 from tightrope.service.metrics import Metrics
 from tightrope.service.requests import ErasureRequest
@@ -120,8 +120,7 @@ class Writer:
                 log.exception("experiment %r: its writer met an error of ours", self.experiment.name)
                 self._metrics.writer_failed(self.experiment.name)
                 self.experiment.doubt([op for op, _ in asked], error)
-                words = "an error inside the service; try again with the same event_id"
-                answers, job = [Refusal(500, "internal", words).answer()] * len(asked), None
+                answers, job = [TRY_AGAIN] * len(asked), None
             self._busy_since = math.inf
             if asked:
                 self._metrics.observe("commit_seconds", self.experiment.name, time.perf_counter() - began)

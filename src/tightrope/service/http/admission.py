@@ -76,7 +76,7 @@ class BodyBudget:
 
     def take(self, by: str | None, size: int) -> None:
         if size > self._left or (by is not None and self._by[by] + size > self._half):
-            raise Refusal(503, "overloaded", "too many bodies are on their way", retry_after=1)
+            raise Refusal(503, "overloaded", "too many bodies are being received", retry_after=1)
         self._left -= size
         self._by[by] += size
 

@@ -65,7 +65,7 @@ _REASONS: Final = {
     "broken": f"{ERRORS_IN_A_ROW} decisions or outcomes in a row ended in an error inside the service, which the log has; "
     "the next one that is answered 200 ends this",
     "stuck": "a batch is overdue",
-    "dead": "a thread has ended: start the process anew",
+    "dead": "a worker thread died: restart the process",
     "closed": "starting or stopping",
 }
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -111,7 +111,7 @@ class Service:
         starlette = Starlette(
             routes=[*map(self._behind_starlette, others), *dashboard.routes()],
             lifespan=lambda _: self.lifespan(),
-            exception_handlers={Refusal: _refused, HTTPException: _http_error, Exception: _broken},
+            exception_handlers=dict.fromkeys((Refusal, HTTPException, Exception), _failed),
         )
         # A path with a slash too many is unknown. Starlette would build an address of the query, which need not be text.
         starlette.router.redirect_slashes = False
@@ -125,7 +125,7 @@ class Service:
             await self._starlette(scope, receive, send)
             return
         if self._spans is not None and noted is None:
-            with self._spans.of(scope) as noted:
+            with self._spans(scope) as noted:
                 await self(scope, receive, send, noted)
             return
         began = time.perf_counter()
@@ -211,8 +211,7 @@ class Service:
             assert route.scope is not None
             key.require(route.scope, name or "")
         if name is None:
-            words = "several experiments are served here: say which by ?experiment=NAME"
-            raise Refusal(400, "experiment", words)
+            raise Refusal(400, "experiment", "several experiments are served here: add ?experiment=NAME")
         if name not in self._writers:
             raise Refusal(404, "unknown", f"no experiment is named {name!r:.220}")
         return name
@@ -483,19 +482,12 @@ def _health(shown: dict[str, Any], good: bool) -> Response:
     return JSONResponse(shown, 200 if good else 503, None if good else {"retry-after": "1"})
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    return _response(error.answer())
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _failed(request: Request, error: Exception) -> Response:
+    if isinstance(error, Refusal):
+        return _response(error.answer())
+    if not isinstance(error, HTTPException):
+        return _response(Refusal(500, "internal", "an error inside the service").answer())
     code = "not-found" if error.status_code == 404 else "http"
     response = _response(Refusal(error.status_code, code, error.detail).answer())
-    for name, value in (error.headers or {}).items():
-        response.headers[name] = value
+    response.headers.update(error.headers or {})
     return response
-
-
-async def _broken(request: Request, error: Exception) -> Response:
-    return _response(Refusal(500, "internal", "an error inside the service").answer())

@@ -93,9 +93,8 @@ def page(api: dict[str, Any]) -> str:
         name: json.dumps(schema, indent=2, ensure_ascii=False)
         for name, schema in api["components"]["schemas"].items()
     }
-    return templates.render(
-        "tightrope.service.http/api.html", title="Tightrope API", api=api, schemas=schemas
-    )
+    title = "Tightrope API"
+    return templates.render("tightrope.service.http/api.html", title=title, api=api, schemas=schemas)
 
 
 def _ref(name: str) -> dict[str, Any]:

@@ -30,16 +30,10 @@ T = TypeVar("T")
 PATIENCE: Final = 4.0
 # A long message gets a second more for so many bytes.
 BYTES_A_SECOND: Final = 2e6
-_STATEMENTS: Final = re.split(
-    r"^-- (\w+)\n",
-    Path(__file__)
-    .with_name("statements.sql")
-    .read_text(encoding="utf-8")
-    .format(last_by_event=LAST_BY_EVENT),
-    flags=re.MULTILINE,
-)
+_FILE: Final = Path(__file__).with_name("statements.sql").read_text(encoding="utf-8")
+_, *_named = re.split(r"^-- (\w+)\n", _FILE.format(last_by_event=LAST_BY_EVENT), flags=re.MULTILINE)
 # The statements in that file by their names.
-SQL: Final = dict(zip(_STATEMENTS[1::2], _STATEMENTS[2::2], strict=True))
+SQL: Final = dict(zip(_named[::2], _named[1::2], strict=True))
 _DONE: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 # Connections that were given up: the server may still work for them, or wait for a replica, for ever.
@@ -170,10 +164,8 @@ def warn_unverified(url: str) -> None:
     mode = stated.get("sslmode") or os.environ.get("PGSSLMODE", "prefer")
     elsewhere = [one for one in hosts if not re.fullmatch(r"|/.*|localhost|127\.[\d.]+|::1", one)]
     if elsewhere and mode not in ("verify-ca", "verify-full"):
-        log.warning(
-            "the database at %s need not show who it is: add sslmode=verify-full to its address",
-            ", ".join(elsewhere),
-        )
+        words = "the database at %s need not show who it is: add sslmode=verify-full to its address"
+        log.warning(words, ", ".join(elsewhere))
 
 
 def give_up(url: str, connection: Connection) -> None:

@@ -339,7 +339,6 @@ _whole: Final = functools.partial(int.from_bytes, byteorder="big", signed=True)
 
 def _row(found: pq.abc.PGresult, at: int) -> Row:
     values: list[Any] = [found.get_value(at, column) for column in range(len(_ROW_TYPES))]
-    position, time, kind, event_id, data = values
-    return Row(
-        _whole(position), _whole(time), _whole(kind), None if event_id is None else event_id.decode(), data
-    )
+    position, time, kind = map(_whole, values[:3])
+    event_id, data = values[3:]
+    return Row(position, time, kind, None if event_id is None else event_id.decode(), data)
