@@ -78,7 +78,6 @@ class DecisionRequest(_Request):
     explain: bool = False
 
     def require_within(self, limits: Limits) -> None:
-        """At most so many numbers and actions."""
         for name in ("features", "usage"):
             _require_count(name, getattr(self, name), limits)
         for name, entries, most in (
@@ -110,7 +109,6 @@ class OutcomeRequest(_Request):
     usage: Used | None = None
 
     def require_within(self, limits: Limits) -> None:
-        """Something, at most so many numbers, and a reward that sums bear."""
         _require_count("usage", self.usage, limits)
         if self.reward is None and self.usage is None:
             raise _invalid("reward or usage must be given, but got neither")

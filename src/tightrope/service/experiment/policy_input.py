@@ -133,7 +133,6 @@ class PolicyInput:
         return Offer(at, phi, W, psi, told, number, None, usage, whole=ids is None)
 
     def outside(self, request: DecisionRequest) -> Sequence[str]:
-        """The fields of the context whose number is outside its range."""
         known, context = self._features, request.context
         return known.outside(context) if known is not None and context is not None else ()
 
@@ -160,7 +159,6 @@ class PolicyInput:
         return self._vector.rows(features, rows)
 
     def _usage(self, sent: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """What each action uses: as the spec fixes it, and as the caller says."""
         if sent is None:
             return self._fixed
         for name in sent:
@@ -172,7 +170,6 @@ class PolicyInput:
         return {**self._fixed, **sent}
 
     def require_reward(self, reward: float) -> None:
-        """Refuse a reward outside the range that the spec declares."""
         known = self._reward_range
         if known is not None and not known[0] <= reward <= known[1]:
             must = f"lie in [{known[0]:g}, {known[1]:g}], the spec's [reward] range"

@@ -205,7 +205,6 @@ class ExperimentState:
     # What changes it
 
     def warm_start(self, past: Log) -> entries.WarmStarted:
-        """Learn from the table that the spec names, before the first decision."""
         teach(self.policy, self.spec, self.input, past)
         state = packing.packed(self.hooks.state())
         assert self.spec.warm_start is not None
@@ -390,7 +389,6 @@ class ExperimentState:
 
     @classmethod
     def begin(cls, row: Row, source: str = "journal") -> ExperimentState:
-        """The state at the first row of a journal."""
         entry = entry_of(row)
         if not isinstance(entry, entries.Started) or row.position != 1:
             raise JournalDamaged(f"row {row.position}: a journal begins with its configuration at row 1.")

@@ -370,7 +370,6 @@ class Service:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """The threads of the experiments run while this lasts."""
         loop = asyncio.get_running_loop()
         for writer in self._writers.values():
             writer.start(loop)

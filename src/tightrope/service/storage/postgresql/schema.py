@@ -24,19 +24,9 @@ from tightrope.service.storage.postgresql.connection import Connection, connect,
 log = logging.getLogger("tightrope.service")
 
 _SCHEMA: Final = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
-
-# What the service's role may do. It appends to journals, it never changes or deletes a row; snapshots can be made again from them.
-_RIGHTS: Final = {
-    "tightrope_format": "SELECT",
-    "tightrope_journal": "SELECT, INSERT",
-    "tightrope_snapshot": "SELECT, INSERT, UPDATE, DELETE",
-    "tightrope_probe": "SELECT, INSERT, UPDATE",
-    "tightrope_lease": "SELECT, INSERT, UPDATE",
-}
+_RIGHTS: Final = Path(__file__).with_name("rights.sql").read_text(encoding="utf-8")
+_TABLES: Final = [f"tightrope_{name}" for name in ("format", "journal", "snapshot", "probe", "lease")]
 _FUNCTION: Final = "tightrope_erase(text, bigint, bigint[])"
-# What an erasure vacuums, if the role may: from this version of PostgreSQL on one that is not the owner can be allowed to.
-_VACUUMED: Final = ("tightrope_journal", "tightrope_snapshot")
-_MAINTAIN_SINCE: Final = 170_000
 
 
 def make_tables(connection: Connection) -> None:
@@ -68,7 +58,8 @@ def migrate(url: str, service: str) -> str:
         raise failure(service, error) from None
     role, password = stated.get("user"), stated.get("password")
     if not role:
-        raise InvalidInput("service must name its role, postgresql://ROLE@HOST/DATABASE, but it names none.")
+        must = "name its role, postgresql://ROLE@HOST/DATABASE, but it names none"
+        raise InvalidInput(field="service", must=must)
     connection = connect(url)
     try:
         if connection.info.user == role:
@@ -100,7 +91,7 @@ def require_format(connection: Connection) -> None:
 
 def _are_there(connection: Connection) -> bool:
     """Whether tables and function are there; who may not make them need not try."""
-    asked = [f"to_regclass('{table}') IS NOT NULL" for table in _RIGHTS]
+    asked = [f"to_regclass('{table}') IS NOT NULL" for table in _TABLES]
     query = f"SELECT {' AND '.join(asked)} AND to_regprocedure('{_FUNCTION}') IS NOT NULL"
     return connection.execute(query).fetchone() == (True,)
 
@@ -126,7 +117,7 @@ def _make_role(connection: Connection, role: str, password: str | None) -> None:
 def _own(connection: Connection) -> None:
     """Take over tables that the service's role made itself, in an earlier life with one role."""
     query = "SELECT relname FROM pg_class WHERE oid = to_regclass(%s) AND relowner <> current_user::regrole"
-    for table in _RIGHTS:
+    for table in _TABLES:
         if connection.execute(query, (table,)).fetchone() is not None:
             connection.execute(f"ALTER TABLE {table} OWNER TO CURRENT_USER")
     function = "SELECT FROM pg_proc WHERE oid = to_regprocedure(%s) AND proowner <> current_user::regrole"
@@ -135,13 +126,9 @@ def _own(connection: Connection) -> None:
 
 
 def _grant(connection: Connection, role: str) -> None:
-    who = sql.Identifier(role)
-    [(schema,)] = connection.execute("SELECT current_schema()").fetchall()
-    connection.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(sql.Identifier(schema), who))
-    for table, rights in _RIGHTS.items():
-        name = sql.Identifier(table)
-        connection.execute(sql.SQL("REVOKE ALL ON {} FROM PUBLIC, {}").format(name, who))
-        connection.execute(sql.SQL("GRANT {} ON {} TO {}").format(sql.SQL(rights), name, who))
-        if connection.info.server_version >= _MAINTAIN_SINCE and table in _VACUUMED:
-            connection.execute(sql.SQL("GRANT MAINTAIN ON {} TO {}").format(name, who))
-    connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(_FUNCTION), who))
+    quoted = "SELECT quote_ident(current_schema()), quote_ident(%s)"
+    [(schema, who)] = connection.execute(quoted, (role,)).fetchall()
+    connection.execute(_RIGHTS.format(schema=schema, role=who))
+    if connection.info.server_version >= 170_000:
+        # What an erasure vacuums: before this version only the owner can be allowed to.
+        connection.execute(f"GRANT MAINTAIN ON tightrope_journal, tightrope_snapshot TO {who}")
