@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tightrope.service.http import handlers
-from tightrope.service.http.metrics import Samples
+from tightrope.service.metrics import Samples
 from tightrope.service.offline.replay import verify
 from tightrope.spec import Spec, SpecError, make_spec, read_spec
 from tightrope.starting import propose

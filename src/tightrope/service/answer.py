@@ -18,7 +18,6 @@ class Answer(NamedTuple):
 
     @classmethod
     def of(cls, value: Any) -> Answer:
-        """200, with a value in JSON."""
         return cls(200, _encoder.encode(value))
 
 
@@ -35,14 +34,10 @@ class Refusal(TightropeError):
         retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.field = field
-        self.status = status
-        self.code = code
-        self.message = message
-        self.retry_after = retry_after
+        self.status, self.code, self.message = status, code, message
+        self.field, self.retry_after = field, retry_after
 
     def answer(self) -> Answer:
-        """What is sent back."""
         error = {"code": self.code, "message": _encodable(self.message)}
         if self.field is not None:
             error["field"] = _encodable(self.field)

@@ -78,7 +78,6 @@ class DecisionRequest(_Request):
     explain: bool = False
 
     def require_within(self, limits: Limits) -> None:
-        """At most so many numbers and actions."""
         for name in ("features", "usage"):
             _require_count(name, getattr(self, name), limits)
         for name, entries, most in (
@@ -88,9 +87,9 @@ class DecisionRequest(_Request):
         ):
             if entries is not None and len(entries) > most and not isinstance(entries, str):
                 raise _invalid(f"{name} must have at most {most} entries, but got {len(entries)}")
+        most = limits.characters
         for name, value in (self.context or {}).items():
-            if isinstance(value, str) and len(value) > limits.characters:
-                most = limits.characters
+            if isinstance(value, str) and len(value) > most:
                 raise _invalid(
                     f"context.{name:.100} must have at most {most} characters, but has {len(value)}"
                 )
@@ -110,7 +109,6 @@ class OutcomeRequest(_Request):
     usage: Used | None = None
 
     def require_within(self, limits: Limits) -> None:
-        """Something, at most so many numbers, and a reward that sums bear."""
         _require_count("usage", self.usage, limits)
         if self.reward is None and self.usage is None:
             raise _invalid("reward or usage must be given, but got neither")

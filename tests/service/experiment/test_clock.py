@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tightrope.service.experiment import Experiment, Op
 from tightrope.service.experiment.clock import ALARM, BELIEVED, FASTEST, LONGEST_SILENCE, SLOWEST, SteadyClock
 from tightrope.service.http import handlers
-from tightrope.service.http.metrics import Metrics, Samples
+from tightrope.service.metrics import Metrics, Samples
 from tightrope.service.offline.replay import verify
 from tightrope.service.requests import OutcomeRequest
 from tightrope.service.storage.memory import MemoryJournal
@@ -191,7 +191,7 @@ def test_a_jump_is_in_the_metrics() -> None:
     machine.real, machine.off = 1.0, 10 * YEAR
     ask(experiment)
     samples = Samples("arms")
-    samples.add_clock(experiment.clock)
+    samples.add_clock(machine.clock.ahead, machine.clock.alarms)
     text = Metrics().text(samples)
     assert 'tightrope_clock_alarms_total{experiment="arms"} 1' in text
     [ahead] = [line for line in text.splitlines() if line.startswith("tightrope_clock_ahead_seconds{")]

@@ -15,7 +15,7 @@ from tightrope.service.experiment.configuration import served_part
 from tightrope.service.http import handlers
 from tightrope.service.journal import JournalError
 from tightrope.service.journal.entries import ModeChanged, Started
-from tightrope.service.journal.packing import packed_state
+from tightrope.service.journal.packing import packed
 from tightrope.service.journal.rows import entry_of, row_of
 from tightrope.service.offline.replay import verify
 from tightrope.service.requests import ModeRequest, PageQuery, RollbackRequest, SnapshotRequest
@@ -252,7 +252,7 @@ def test_what_is_served_of_a_spec_is_what_the_journal_gives_back(tmp_path: Path)
     stored = entry_of(row_of(1, 0, entry))
     assert isinstance(stored, Started)
     assert stored.spec == part
-    assert packed_state(served_part(make_spec(stored.spec))) == packed_state(part)
+    assert packed(served_part(make_spec(stored.spec))) == packed(part)
 
 
 def test_a_changed_spec_is_told_rule_by_rule_with_the_option_to_use() -> None:
@@ -334,7 +334,7 @@ def test_a_limit_of_a_rule_that_is_seen_after_acting_changes(name: str) -> None:
         taught(bench, 0, 60)
         taught(bench, 60, 66, outcomes=False)
     before = expected(moved)
-    totals = moved.experiment.state.totals  # type: ignore[union-attr]
+    totals = moved.experiment.state.ledger.totals  # type: ignore[union-attr]
     moved.spec = clinic(6.0, policy)
     moved.reopened()
     assert moved.experiment.state is not None
@@ -343,7 +343,7 @@ def test_a_limit_of_a_rule_that_is_seen_after_acting_changes(name: str) -> None:
     np.testing.assert_allclose(expected(moved)[:, 0], before[:, 0] - 0.2, atol=1e-9)
     np.testing.assert_allclose(expected(moved), expected(always), atol=0.02)
     # What was spent under the old limit stays as it was.
-    np.testing.assert_array_equal(moved.experiment.state.totals, totals)
+    np.testing.assert_array_equal(moved.experiment.state.ledger.totals, totals)
     for number in range(66):
         assert (number in moved.experiment.state.waiting) == (number >= 60)
     # What comes from now on is judged by the new one, whenever it was decided.
@@ -351,7 +351,7 @@ def test_a_limit_of_a_rule_that_is_seen_after_acting_changes(name: str) -> None:
         read(moved.learn(f"visit-{i}", reward=0.5, usage={"minutes": used(i)}))
         read(always.learn(f"visit-{i}", reward=0.5, usage={"minutes": used(i)}))
     came = sum((used(i) - 6.0) / 10.0 for i in range(60, 66))
-    assert moved.experiment.state.totals[0] == pytest.approx(totals[0] + came)
+    assert moved.experiment.state.ledger.totals[0] == pytest.approx(totals[0] + came)
     for bench in (moved, always):
         taught(bench, 66, 90)
     np.testing.assert_allclose(expected(moved), expected(always), atol=0.02)
@@ -411,7 +411,7 @@ def test_more_is_used_where_more_is_allowed() -> None:
     bench.spec = shop(2.0)
     bench.reopened()
     assert run(600, 900) <= 2.6
-    assert bench.experiment.state.totals[0] <= 0.05  # type: ignore[union-attr]
+    assert bench.experiment.state.ledger.totals[0] <= 0.05  # type: ignore[union-attr]
 
 
 def test_a_policy_that_can_not_restate_its_costs_says_so() -> None:

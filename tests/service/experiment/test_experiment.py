@@ -21,11 +21,11 @@ from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.experiment.writer_thread import Writer, stop_writers
 from tightrope.service.http import handlers
 from tightrope.service.http.app import Service
-from tightrope.service.http.metrics import Metrics
 from tightrope.service.journal import JournalDamaged, JournalError
 from tightrope.service.journal.contract import Snapshot
 from tightrope.service.journal.entries import TookEffect
 from tightrope.service.journal.rows import Row, entry_of
+from tightrope.service.metrics import Metrics
 from tightrope.service.offline.replay import verify
 from tightrope.service.requests import EventQuery, PageQuery, SnapshotRequest
 from tightrope.service.storage.memory import MemoryJournal

@@ -11,11 +11,11 @@ import pytest
 from tightrope.service.experiment import Op
 from tightrope.service.experiment.writer_thread import Writer, stop_writers
 from tightrope.service.http import handlers
-from tightrope.service.http.metrics import Metrics
 from tightrope.service.journal import JournalError
 from tightrope.service.journal.contract import Journal
 from tightrope.service.journal.entries import Blank
 from tightrope.service.journal.rows import entry_of
+from tightrope.service.metrics import Metrics
 from tightrope.service.offline.replay import verify
 from tightrope.service.offline.retention import erase_events
 from tightrope.service.requests import ErasureRequest, PageQuery, RollbackRequest, SnapshotRequest

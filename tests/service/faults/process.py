@@ -218,16 +218,14 @@ def _lazy_database() -> None:
 
 def _unfenced() -> None:
     """Once active, always active: it never asks whether another has taken over, and writes behind what that one has written."""
-    journal, lease = _postgresql("journal"), _postgresql("lease")
+    statements, lease = _postgresql("connection").SQL, _postgresql("lease")
     lease.Lease.held = property(lambda self: self._until > 0)  # type: ignore[assignment, method-assign]
     kept = lease.Lease._kept
     lease.Lease._kept = lambda self: kept(self) or True  # type: ignore[method-assign]
     after = "$1, (SELECT coalesce(max(position), 0) FROM tightrope_journal WHERE experiment = $1) + "
     after += "row_number() OVER (), rows.time, rows.kind, rows.event_id, rows.data"
-    query = journal._APPEND.query.replace("$1, *", after).replace(
-        "::bytea[])", "::bytea[]) AS rows (p, time, kind, event_id, data)"
-    )
-    journal._APPEND = journal._APPEND._replace(query=query.replace("AND term = $2", "AND $2 > 0"))
+    query = statements["append"].replace("$1, *", after).replace("AND term = $2", "AND $2 > 0")
+    statements["append"] = query.replace("::bytea[])", "::bytea[]) AS rows (p, time, kind, event_id, data)")
 
 
 def _waits_for_ever() -> None:

@@ -15,7 +15,7 @@ from tightrope.service.journal import JournalDamaged, JournalError, chain
 from tightrope.service.journal.chain import GENESIS
 from tightrope.service.journal.entries import Blank, Decided, Learnt
 from tightrope.service.journal.heads import Head, HeadFile, read_head
-from tightrope.service.journal.packing import digest_of, packed_state, unpacked_state
+from tightrope.service.journal.packing import digest_of, packed, unpacked_state
 from tightrope.service.journal.rows import chained, entry_of, hash_of
 from tightrope.service.offline.replay import open_journal, verify
 from tightrope.service.requests import (
@@ -208,7 +208,7 @@ def test_a_forged_snapshot_is_not_trusted(tmp_path: Path, caplog: pytest.LogCapt
         assert saved is not None
         state = unpacked_state(saved.state)
         state["ledger"]["caps"] = [[name, "0", "0"] for name, *_ in state["ledger"]["caps"]]
-        forged = packed_state(state)
+        forged = packed(state)
         bench.journal.append([], [saved._replace(state=forged, digest=digest_of(forged))])
     rolled = bench.ask(handlers.roll_back, RollbackRequest(position=snapshot.position, restore="all"))
     assert code(rolled) == (409, "damaged")

@@ -402,7 +402,7 @@ def test_a_bad_argument_is_no_fault_of_the_journal() -> None:
 
 def test_a_bad_spec_is_no_fault_of_the_journal() -> None:
     bench = serve(trial(DRAWS), 40)
-    with pytest.raises(SpecError, match="the service runs one policy"):
+    with pytest.raises(SpecError, match="policy: the service runs one, but the spec has 2"):
         judge(bench.journal, make_spec({"policy": [{"kind": "uniform"}, {"kind": "greedy"}]}))
     with pytest.raises(SpecError, match=r"policy\.kind"):
         judged(bench, {"kind": "unheard-of"})

@@ -179,7 +179,7 @@ class _Altered(MemoryJournal):
         (Decided, {"action": 2}, "action was"),
         (Decided, {"queue": b"\0" * 16}, "queue was"),
         (Decided, {"number": 7}, "number was"),
-        (Learnt, {"reward": 0.123}, "does not come out"),
+        (Learnt, {"reward": 0.123}, "is not the one that its snapshot recorded"),
         (Expired, {"numbers": [999]}, "can't be repeated"),
     ],
 )

@@ -42,7 +42,6 @@ class SteadyClock:
         self.alarms = 0
 
     def __call__(self) -> float:
-        """The time now."""
         with self._turn:
             return self._advance()
 

@@ -76,14 +76,11 @@ def changed_fields(present: Started, wanted: Started) -> tuple[list[str], list[s
 
 
 def served_policy(spec: Spec) -> Policy:
-    """The policy of a spec, new."""
     if not spec.actions:
         raise spec.error("actions: is missing: the service must know what it may answer")
     if len(spec.policies) != 1:
         names = ", ".join(repr(policy.name) for policy in spec.policies)
-        raise spec.error(
-            f"policy: the service runs one policy, but the spec has {len(spec.policies)}: {names}"
-        )
+        raise spec.error(f"policy: the service runs one, but the spec has {len(spec.policies)}: {names}")
     kind = spec.policies[0].kind
     policy: Policy | None = None
     if kind == "oracle":
@@ -98,7 +95,6 @@ def served_policy(spec: Spec) -> Policy:
 
 
 def constraint_names(spec: Spec) -> tuple[str, ...]:
-    """The names of its K constraints."""
     return () if spec.rules is None else spec.rules.names
 
 
@@ -109,12 +105,13 @@ def known_before(spec: Spec) -> list[Any]:
 
 def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
     """Refuse a spec under which what was learnt would mean something else."""
-    was_late, now_late = (_late(spec) for spec in (old, new))
+    was_late, now_late = (
+        [one.rule for one in spec.rule_specs if one.rule.seen == "after"] for spec in (old, new)
+    )
     if [one.short_name for one in was_late] != [one.short_name for one in now_late]:
         there = [", ".join(f"'{one}'" for one in rules) or "none" for rules in (was_late, now_late)]
-        raise _unfit(
-            new, f"rules that are seen after acting: were {there[0]}, and now are {there[1]}", "them"
-        )
+        change = f"rules that are seen after acting: were {there[0]}, and now are {there[1]}"
+        raise _unfit(new, change, "them")
     for one, other in zip(was_late, now_late, strict=True):
         limits: dict[str, float] = dict(one.sides)
         ranges = [[*rule.quantity.range] for rule in (one, other)]
@@ -236,10 +233,6 @@ def _without_prior(settings: Any) -> Any:
     if not isinstance(settings, dict):
         return settings
     return {name: _without_prior(value) for name, value in settings.items() if name != "prior"}
-
-
-def _late(spec: Spec) -> list[Rule]:
-    return [one.rule for one in spec.rule_specs if one.rule.seen == "after"]
 
 
 def _unfit(spec: Spec, what: str, it: str) -> SpecError:

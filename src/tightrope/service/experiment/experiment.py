@@ -236,21 +236,17 @@ class Experiment:
         except Exception as error:
             log.exception("experiment %r: a batch failed", self.name)
             self.doubt(ops, error)
-            words = "an error inside the service; try again with the same event_id"
-            return [Refusal(500, "internal", words).answer()] * len(ops)
+            return [TRY_AGAIN] * len(ops)
         return answers
 
     def background_job(self) -> Callable[[], Op] | None:
         """Where there is work in the background: a function for any thread that does it, and gives the operation to run next."""
-        state = self._state
-        if (
-            self.status != "ready"
-            or state is None
-            or self._at_work
-            or (due := state.background.due()) is None
-        ):
+        if self.status != "ready" or self._state is None or self._at_work:
             return None
-        background, (number, work) = state.background, due
+        background = self._state.background
+        if (due := background.due()) is None:
+            return None
+        number, work = due
         self._at_work = True
 
         def job() -> Op:
@@ -320,10 +316,8 @@ class Experiment:
         return self._state
 
     def _step_down(self) -> None:
-        log.info(
-            "experiment %r: the journal is another process's, or its connection is gone; standing by",
-            self.name,
-        )
+        why = "the journal is another process's, or its connection is gone"
+        log.info("experiment %r: %s; standing by", self.name, why)
         self.status, self.trouble, self._state = "standby", _UNAVAILABLE["standby"], None
         self._begun = True
         self._next_comparison = 0.0
@@ -403,7 +397,7 @@ class Experiment:
                 oldest = next((event.time for *_, event in state.waiting.values()), math.inf)
                 self.clock.resume(state.time / 1e6, safe=oldest / 1e6 + wait, accept=self._accept_clock)
             if self.spec.warm_start is not None and not self.journal.select([KINDS[WarmStarted]], limit=1):
-                words = "experiment %r: began without a warm start, and learns from no table now: give it a new name"
+                words = "experiment %r: it began without a warm start, so [warm_start] is ignored; use a new name to learn from it"
                 log.warning(words, self.name)
             self._reconfigure(state)
         state.background.prepare()
@@ -428,10 +422,8 @@ class Experiment:
         if spec is not self.spec:
             if spec.policies[0].kind != self.spec.policies[0].kind:
                 log.info("experiment %r goes on with %r, as it began", self.name, spec.policies[0].kind)
-            self.spec, self._config = (
-                spec,
-                msgspec.structs.replace(self._config, spec=configuration.served_part(spec)),
-            )
+            self.spec = spec
+            self._config = msgspec.structs.replace(self._config, spec=configuration.served_part(spec))
         present = state.started(__version__)
         changed, settings = configuration.changed_fields(present, self._config)
         if settings and self._begun and not self._accept_changes:
@@ -506,6 +498,7 @@ def refused(name: str, error: Refusal | InvalidInput | Exhausted | JournalDamage
     return Refusal(422, "invalid", short, field=field and field[:200]).answer()
 
 
-_INTERNAL: Final = Refusal(
-    500, "internal", "an error inside the service; nothing of this request was kept"
-).answer()
+_RETRY: Final = "an error inside the service; try again with the same event_id"
+TRY_AGAIN: Final = Refusal(500, "internal", _RETRY).answer()
+_KEPT_NOTHING: Final = "an error inside the service; nothing of this request was kept"
+_INTERNAL: Final = Refusal(500, "internal", _KEPT_NOTHING).answer()

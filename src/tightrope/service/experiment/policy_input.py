@@ -78,24 +78,18 @@ class PolicyInput:
             return
         groups = [request.group] if isinstance(request.group, str) else request.group
         if not self._groups:
-            raise InvalidInput(
-                field="group", problem="can't be given: the spec declares no groups, and no rule is for one"
-            )
+            raise _wrong("group", "can't be given: the spec declares no groups, and no rule is for one")
         for i, group in enumerate(groups):
             if group not in self._groups:
                 near, known = did_you_mean(group, self._groups), ", ".join(self._groups)
                 words = f"unknown group {group!r:.100}{near}; known: {known:.200} (`groups` in the spec declares more)."
                 raise InvalidInput(words, field="group")
             if group in groups[:i]:
-                raise InvalidInput(
-                    field="group", must=f"name each group once, but {group!r:.100} comes twice"
-                )
+                raise _wrong("group", f"must name each group once, but {group!r:.100} comes twice")
         size = sum(len(one.encode()) for one in (request.event_id or "", *groups))
         if size > LIMITS.pending_bytes:
-            most = LIMITS.pending_bytes
-            raise InvalidInput(
-                f"group and event_id must have at most {most} bytes together, but have {size}."
-            )
+            words = f"group and event_id must have at most {LIMITS.pending_bytes} bytes together, but have {size}."
+            raise InvalidInput(words)
 
     def example(self) -> tuple[DecisionRequest, Used | None]:
         """A request that may be accepted, and the least that its outcome may say was used."""
@@ -133,14 +127,12 @@ class PolicyInput:
         number = None
         if self._hooks.sees_context:
             if context is None or self._features is None:
-                words = "is missing: the policy is told which of the declared contexts it is"
-                raise InvalidInput(field="context", problem=words)
+                raise _wrong("context", "is missing: the policy is told which of the declared contexts it is")
             number = self._features.context_number(context)
         told = plain_group(group) if self._tells_group else None
         return Offer(at, phi, W, psi, told, number, None, usage, whole=ids is None)
 
     def outside(self, request: DecisionRequest) -> Sequence[str]:
-        """The fields of the context whose number is outside its range."""
         known, context = self._features, request.context
         return known.outside(context) if known is not None and context is not None else ()
 
@@ -149,45 +141,35 @@ class PolicyInput:
         context, features = request.context, request.features
         if self._features is not None:
             if features is not None:
-                raise InvalidInput(
-                    field="features", problem="can't be given: the spec declares a [context], so send that"
-                )
+                raise _wrong("features", "can't be given: the spec declares a [context], so send that")
             if context is None:
-                raise InvalidInput(
-                    field="context", problem=f"is missing; needed: {', '.join(self._features.columns)}"
-                )
+                raise _wrong("context", f"is missing; needed: {', '.join(self._features.columns)}")
             return self._features.vector(context)
         if context:
-            raise InvalidInput(field="context", problem="can't be given: the spec declares no [context]")
+            raise _wrong("context", "can't be given: the spec declares no [context]")
         if self._vector is None:
             if features is not None:
-                words = "can't be given: the spec declares no [features], their number and their range"
-                raise InvalidInput(field="features", problem=words)
+                raise _wrong(
+                    "features",
+                    "can't be given: the spec declares no [features], their number and their range",
+                )
             return None
         if features is None:
-            raise InvalidInput(
-                field="features", problem=f"are missing: {self._vector.count} numbers are needed"
-            )
+            raise _wrong("features", f"are missing: {self._vector.count} numbers are needed")
         return self._vector.rows(features, rows)
 
     def _usage(self, sent: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """What each action uses: as the spec fixes it, and as the caller says."""
         if sent is None:
             return self._fixed
         for name in sent:
             if name in self._fixed:
-                raise InvalidInput(
-                    field=Place("usage", Key(name)), problem="is fixed by the spec, so it can't be sent"
-                )
+                raise _wrong(Place("usage", Key(name)), "is fixed by the spec, so it can't be sent")
             if name in self.late_usage:
-                raise InvalidInput(
-                    field=Place("usage", Key(name)), problem="is seen after acting: send it with the outcome"
-                )
+                raise _wrong(Place("usage", Key(name)), "is seen after acting: send it with the outcome")
         self.require_in_ranges(sent)
         return {**self._fixed, **sent}
 
     def require_reward(self, reward: float) -> None:
-        """Refuse a reward outside the range that the spec declares."""
         known = self._reward_range
         if known is not None and not known[0] <= reward <= known[1]:
             must = f"lie in [{known[0]:g}, {known[1]:g}], the spec's [reward] range"
@@ -217,11 +199,12 @@ class PolicyInput:
         if rules is None:
             for name, given in (("usage", sent), ("group", group)):
                 if given is not None:
-                    raise InvalidInput(field=name, problem="can't be given: the spec has no rules")
+                    raise _wrong(name, "can't be given: the spec has no rules")
             return self._no_costs if ids is None else self._no_costs[: len(ids)]
         if self._grouped and group is None:
-            words = "is missing (an empty list for a context in no group): a rule is for a group"
-            raise InvalidInput(field="group", problem=words)
+            raise _wrong(
+                "group", "is missing (an empty list for a context in no group): a rule is for a group"
+            )
         key: Any = None
         if sent is None:
             key = (None if ids is None else tuple(ids), tuple(group) if isinstance(group, list) else group)
@@ -250,3 +233,7 @@ class PolicyInput:
         phi = np.zeros((len(ids), len(self._actions), x.shape[-1]))
         phi[np.arange(len(ids)), ids] = x
         return phi.reshape(len(ids), -1)
+
+
+def _wrong(field: str | Place, problem: str) -> InvalidInput:
+    return InvalidInput(field=field, problem=problem)

@@ -90,9 +90,13 @@ class Reader:
                 self._close()
                 return failed
             try:
-                journal = self._opened()
+                journal = self._journal
                 if journal is None:
-                    return None
+                    journal = self._experiment.journal.reader()
+                    if journal is None:
+                        return None
+                    journal.open()
+                    self._journal = journal
                 event_id = getattr(op.request, "event_id", None)
                 found = journal.find([event_id]) if event_id is not None else ()
                 return op.operation(Batch(state, journal, state.time, found), op.request)
@@ -107,14 +111,6 @@ class Reader:
                 failed = Refusal(500, "internal", "an error inside the service: this can't be shown").answer()
             self._close()
         return failed
-
-    def _opened(self) -> Journal | None:
-        if self._journal is None:
-            journal = self._experiment.journal.reader()
-            if journal is not None:
-                journal.open()
-            self._journal = journal
-        return self._journal
 
     def _close(self) -> None:
         if self._journal is not None:

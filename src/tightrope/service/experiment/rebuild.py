@@ -22,7 +22,6 @@ PIECE: Final = 1 << 19
 
 
 def trust_recorded(journal: Journal) -> None:
-    """Trust the code that the configurations of a journal name."""
     for entry in journal.told(Started):
         grant(entry.spec)
 

@@ -93,7 +93,6 @@ class Tally(msgspec.Struct, kw_only=True):
     differs: int = 0
 
     def count_decision(self, action: int, ids: Iterable[int]) -> None:
-        """A decision, and what was on offer in it."""
         self.decisions += 1
         count(self.actions, action)
         offered = self.offered
@@ -102,11 +101,6 @@ class Tally(msgspec.Struct, kw_only=True):
                 offered[one] += 1
             else:
                 count(offered, one)
-
-    def count_outside(self, fields: Iterable[str]) -> None:
-        """Which numbers of a context were outside their range."""
-        for name in fields:
-            self.outside[name] = self.outside.get(name, 0) + 1
 
 
 class Background:
@@ -125,7 +119,6 @@ class Background:
         return None
 
     def take(self, work: int, result: Result) -> entries.TookEffect:
-        """Let a result take effect."""
         if not 0 <= work < len(self._works):
             raise InvalidInput(f"work {work} is not done in the background.")
         self._works[work].take(result)
@@ -194,13 +187,7 @@ class ExperimentState:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The constraints."""
         return () if self.spec.rules is None else self.spec.rules.columns
-
-    @property
-    def totals(self) -> Array:
-        """Cumulative costs (K,)."""
-        return self.ledger.totals
 
     def explain(self, entry: entries.Decided) -> Explanation:
         """Why a decision came out as it did. In shadow mode: why the policy would have chosen what it proposed."""
@@ -218,9 +205,8 @@ class ExperimentState:
     # What changes it
 
     def warm_start(self, past: Log) -> entries.WarmStarted:
-        """Learn from the table that the spec names, before the first decision."""
         teach(self.policy, self.spec, self.input, past)
-        state = packing.packed_state(self.hooks.state())
+        state = packing.packed(self.hooks.state())
         assert self.spec.warm_start is not None
         file, digest = self.spec.warm_start.file, past.frame.sha256 or ""
         return self._begin_from(entries.WarmStarted(file=file, sha256=digest, rows=len(past), state=state))
@@ -257,7 +243,8 @@ class ExperimentState:
             holds = self.ledger.take(room.needs[room.rows[row]])
         self.ledger.count(request.group, "before")
         self.tally.count_decision(decision.action, read.active if offered is None else offered)
-        self.tally.count_outside(read.outside(request))
+        for name in read.outside(request):
+            self.tally.outside[name] = self.tally.outside.get(name, 0) + 1
         self.tally.shadow += proposed is not None
         awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_usage else 0)
         group = tuple(request.group) if isinstance(request.group, list) else request.group
@@ -292,7 +279,8 @@ class ExperimentState:
         observed: Array | None = None
         if usage is not None:
             if self.spec.rules is None or not self.input.awaits_usage:
-                raise InvalidInput("usage is not seen after acting here: an outcome is the reward alone.")
+                problem = "is not seen after acting here: an outcome is the reward alone"
+                raise InvalidInput(field="usage", problem=problem)
             self.input.require_in_ranges(usage)
             observed = self.spec.rules.observed(usage, action=action, group=event.group)
         self.policy.learn(number, reward, observed)
@@ -327,14 +315,12 @@ class ExperimentState:
         reward: float | None = None,
         usage: Used | None = None,
     ) -> entries.Refused:
-        """Count an outcome that can't be applied."""
         setattr(self.tally, reason, getattr(self.tally, reason) + 1)
         return entries.Refused(event_id=event_id, reason=reason, reward=reward, usage=usage)
 
     def change_mode(self, mode: Mode, default: int | str | None = None) -> entries.ModeChanged:
-        """Go live, into shadow mode, or pause."""
         if default is not None and mode != "shadow":
-            raise InvalidInput(f"default is for shadow mode, but got mode {mode!r}.")
+            raise InvalidInput(field="default", problem=f"is for shadow mode, but got mode {mode!r}")
         self.default = None if default is None else self.spec.registry.id(default, "default")
         self.mode = mode
         return entries.ModeChanged(mode=mode, default=self.default)
@@ -350,14 +336,13 @@ class ExperimentState:
             self._adopt(spec, entry)
         elif entry.reset_caps:
             raise InvalidInput(
-                "reset_caps: a hard cap is reset with a change of the spec, and there is none."
+                "reset_caps: hard caps are reset with a change of the spec, and there is none."
             )
         self.expire_after, self.max_pending = float(entry.expire_after), entry.max_pending
         self.ranges = dict(entry.ranges)
         return msgspec.structs.replace(self.started(entry.version), reset_caps=entry.reset_caps)
 
     def started(self, version: str) -> entries.Started:
-        """The entry that states the configuration."""
         return entries.Started(
             format=entries.FORMAT,
             version=version,
@@ -386,7 +371,6 @@ class ExperimentState:
         return entries.RolledBack(position=position, restore=restore, state=state)
 
     def erase(self, entry: entries.Erased) -> entries.Erased:
-        """Drop what is kept of decisions whose inputs are gone; nor are they waited for."""
         self._drop([number for number in entry.numbers if number in self.waiting])
         self.hooks.forget_inputs(entry.numbers)
         for position in entry.stale:
@@ -405,12 +389,9 @@ class ExperimentState:
 
     @classmethod
     def begin(cls, row: Row, source: str = "journal") -> ExperimentState:
-        """The state at the first row of a journal."""
         entry = entry_of(row)
         if not isinstance(entry, entries.Started) or row.position != 1:
-            raise JournalDamaged(
-                f"row {row.position}: a journal begins with the experiment's configuration at row 1."
-            )
+            raise JournalDamaged(f"row {row.position}: a journal begins with its configuration at row 1.")
         state = cls.of(entry, source)
         state.advance(row, hash_of(row, GENESIS))
         return state
@@ -445,7 +426,7 @@ class ExperimentState:
         except (InvalidInput, Exhausted, Refusal, KeyError) as error:
             raise JournalDamaged(f"row {row.position} can't be repeated: {error}") from error
         again.by = entry.by
-        if packing.canonical(again) != packing.canonical(entry):
+        if packing.packed(again) != packing.packed(entry):
             raise JournalDamaged(
                 f"row {row.position} does not come out as it was recorded: {difference(entry, again)}. Was it written by another "
                 "release of Tightrope or of the libraries below it? Stop the service in order before an upgrade."
@@ -455,7 +436,7 @@ class ExperimentState:
 
     def snapshot(self) -> tuple[bytes, str]:
         """The whole state in bytes, and its SHA-256: equal states give equal bytes."""
-        packed = packing.packed_state(
+        packed = packing.packed(
             {
                 **dict(zip(("position", "time"), self.changes)),
                 **{name: getattr(self, name) for name in _KEPT},
@@ -532,7 +513,7 @@ class ExperimentState:
         """Take over what was learnt before the first decision: here and in a replay by the same way."""
         with packing.arrays_of(packing.unpacked_state(entry.state)) as arrays:
             self.hooks.load(arrays)
-        return msgspec.structs.replace(entry, state=packing.packed_state(self.hooks.state()))
+        return msgspec.structs.replace(entry, state=packing.packed(self.hooks.state()))
 
     def _adopt(self, spec: Spec, entry: entries.Started) -> None:
         old, new = self.policy, served_policy(spec)
@@ -571,31 +552,23 @@ class ExperimentState:
         elif self.default is not None:
             served = self.default
         else:
-            raise InvalidInput("default is missing: in shadow mode it says which action is served.")
+            problem = "is missing: in shadow mode it says which action is served"
+            raise InvalidInput(field="default", problem=problem)
         if ids is not None and served not in ids:
             caps = self.ledger.caps
             if caps and (request.actions is None or served in self.spec.registry.ids(request.actions)):
                 raise Exhausted(caps, f"the default action {self.spec.actions[served]!r}")
-            raise InvalidInput(
-                f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."
-            )
+            name = self.spec.actions[served]
+            raise InvalidInput(field="default", must="be one of the actions on offer", got=name)
         return served
 
     def _mark(self, time: int) -> None:
         tally = self.tally
         if self.trail.due(tally.decisions):
-            self.trail.add(
-                Moment(
-                    tally.decisions,
-                    time,
-                    tally.rewards,
-                    tally.reward_sum,
-                    self.totals.tolist(),
-                    self.queue.tolist(),
-                    [one.allowed for one in self.ledger.limits],
-                    list(tally.actions),
-                )
-            )
+            counts = (tally.decisions, time, tally.rewards, tally.reward_sum)
+            allowed = [one.allowed for one in self.ledger.limits]
+            rules = (self.ledger.totals.tolist(), self.queue.tolist(), allowed)
+            self.trail.add(Moment(*counts, *rules, list(tally.actions)))
 
     def _probabilities(self, decision: Decision) -> tuple[float | None, bytes | None]:
         """As the journal keeps them: of the action, and of all on offer where these are not 1 and 0; None if not known."""

@@ -15,6 +15,7 @@ from tightrope.service.experiment.policy_input import PolicyInput
 from tightrope.service.requests import LIMITS
 from tightrope.spec import Spec
 from tightrope.validation import Array
+from tightrope.words import Place
 
 
 def past_of(spec: Spec) -> Log:
@@ -39,13 +40,12 @@ def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Log) -> None:
         rows, taken, rewards = past.lessons()
         for reward in (float(rewards.min()), float(rewards.max())):
             if not abs(reward) <= LIMITS.reward:
-                raise InvalidInput(f"rewards must lie in ±{LIMITS.reward:g}, but the table has {reward:g}")
+                must = f"lie in ±{LIMITS.reward:g}, but the table has {reward:g}"
+                raise InvalidInput(field="rewards", must=must)
             read.require_reward(reward)
         ids = np.array([spec.registry.id(name) for name in past.action_names])[taken]
         if spec.vector is not None:
-            raise InvalidInput(
-                "a table has columns by name, so the spec needs a [context] in place of [features]"
-            )
+            raise InvalidInput("a table has columns by name: the spec needs a [context], not [features]")
         # x of each row, (n, p); φ and ψ of what was done.
         x = None if spec.encoder is None else spec.encoder.transform(past.frame)
         phi, psi = read.features(None if x is None else x[rows], ids)
@@ -66,9 +66,8 @@ def _costs(spec: Spec, late: set[str], past: Log, rows: Codes, ids: Codes) -> Ar
     stated = {**spec.usage, **past.columns.usage}
     if missing := sorted(late - {*stated}):
         if late - {*missing}:
-            raise InvalidInput(
-                f"usage.{missing[0]} is missing: a rule counts it after acting, as it does the others"
-            )
+            problem = "is missing: a rule counts it after acting, as it does the others"
+            raise InvalidInput(field=Place("usage", missing[0]), problem=problem)
         return None
     seen: dict[str, Array] = {}
     for name in late:

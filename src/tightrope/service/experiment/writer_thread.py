@@ -9,12 +9,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from tightrope.service.answer import Answer, Refusal
+from tightrope.service.answer import Answer
 from tightrope.service.experiment.batch import Op
-from tightrope.service.experiment.experiment import Experiment, Status, unavailable
+from tightrope.service.experiment.experiment import TRY_AGAIN, Experiment, Status, unavailable
 from tightrope.service.journal.audit import Audit
+from tightrope.service.metrics import Metrics
 from tightrope.service.requests import ErasureRequest
 
 log = logging.getLogger("tightrope.service")
@@ -27,20 +28,10 @@ _ANSWER_SECONDS: Final = 6.0
 _STOP_SECONDS: Final = 9.0
 
 
-class Meter(Protocol):
-    """Who counts what the thread does."""
-
-    def observe(self, name: str, experiment: str, value: float) -> None:
-        """One more value of a histogram."""
-
-    def writer_failed(self, experiment: str) -> None:
-        """One more error that the thread met and outlived."""
-
-
 class Writer:
     """The one thread that touches an experiment from `start` on: a batch is whatever came while the last one was written."""
 
-    def __init__(self, experiment: Experiment, metrics: Meter) -> None:
+    def __init__(self, experiment: Experiment, metrics: Metrics) -> None:
         self.experiment = experiment
         self._metrics = metrics
         self._inbox: deque[tuple[Op, asyncio.Future[Answer]]] = deque()
@@ -75,7 +66,6 @@ class Writer:
         )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin; answers come back on `loop`."""
         self._loop = loop
         self._thread.start()
         self._watch()
@@ -130,8 +120,7 @@ class Writer:
                 log.exception("experiment %r: its writer met an error of ours", self.experiment.name)
                 self._metrics.writer_failed(self.experiment.name)
                 self.experiment.doubt([op for op, _ in asked], error)
-                words = "an error inside the service; try again with the same event_id"
-                answers, job = [Refusal(500, "internal", words).answer()] * len(asked), None
+                answers, job = [TRY_AGAIN] * len(asked), None
             self._busy_since = math.inf
             if asked:
                 self._metrics.observe("commit_seconds", self.experiment.name, time.perf_counter() - began)

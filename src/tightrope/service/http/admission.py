@@ -33,13 +33,11 @@ class Admission:
         return ticket
 
     def leave(self, experiment: str, ticket: int) -> None:
-        """Give the slot back."""
         inside = self._since[experiment]
         del inside[ticket]
         self._borrowed -= len(inside) >= self._own
 
     def waiting(self, experiment: str) -> int:
-        """How many requests of an experiment are under way."""
         return len(self._since[experiment])
 
     def oldest(self, experiment: str) -> float:
@@ -56,7 +54,6 @@ class Rates:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, key: str, rate: float) -> None:
-        """Count a request of a key, or refuse it with 429."""
         now = self._clock()
         most = max(1.0, rate)
         left, then = self._buckets.get(key, (most, now))
@@ -78,14 +75,12 @@ class BodyBudget:
         self._by: Counter[str | None] = Counter()
 
     def take(self, by: str | None, size: int) -> None:
-        """Reserve some bytes, or refuse with 503."""
         if size > self._left or (by is not None and self._by[by] + size > self._half):
-            raise Refusal(503, "overloaded", "too many bodies are on their way", retry_after=1)
+            raise Refusal(503, "overloaded", "too many bodies are being received", retry_after=1)
         self._left -= size
         self._by[by] += size
 
     def give_back(self, by: str | None, size: int) -> None:
-        """Free them."""
         self._left += size
         self._by[by] -= size
         if not self._by[by]:

@@ -29,6 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment import Experiment, Op
+from tightrope.service.experiment.clock import SteadyClock
 from tightrope.service.experiment.experiment import ERRORS_IN_A_ROW, Status
 from tightrope.service.experiment.reader_thread import Reader
 from tightrope.service.experiment.writer_thread import Writer, stop_writers
@@ -36,9 +37,9 @@ from tightrope.service.http import dashboard, handlers, openapi
 from tightrope.service.http.admission import Admission, BodyBudget, Rates
 from tightrope.service.http.connections import EXCHANGE, Exchange
 from tightrope.service.http.keys import Key, Keys
-from tightrope.service.http.metrics import Metrics, Sample, Samples
 from tightrope.service.http.openapi import Route
 from tightrope.service.http.tracing import spans
+from tightrope.service.metrics import Metrics, Sample, Samples
 from tightrope.service.requests import LIMITS, Limits, read_body, read_query
 from tightrope.spec import Spec
 from tightrope_client import responses
@@ -64,7 +65,7 @@ _REASONS: Final = {
     "broken": f"{ERRORS_IN_A_ROW} decisions or outcomes in a row ended in an error inside the service, which the log has; "
     "the next one that is answered 200 ends this",
     "stuck": "a batch is overdue",
-    "dead": "a thread has ended: start the process anew",
+    "dead": "a worker thread died: restart the process",
     "closed": "starting or stopping",
 }
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -110,7 +111,7 @@ class Service:
         starlette = Starlette(
             routes=[*map(self._behind_starlette, others), *dashboard.routes()],
             lifespan=lambda _: self.lifespan(),
-            exception_handlers={Refusal: _refused, HTTPException: _http_error, Exception: _broken},
+            exception_handlers=dict.fromkeys((Refusal, HTTPException, Exception), _failed),
         )
         # A path with a slash too many is unknown. Starlette would build an address of the query, which need not be text.
         starlette.router.redirect_slashes = False
@@ -124,7 +125,7 @@ class Service:
             await self._starlette(scope, receive, send)
             return
         if self._spans is not None and noted is None:
-            with self._spans.of(scope) as noted:
+            with self._spans(scope) as noted:
                 await self(scope, receive, send, noted)
             return
         began = time.perf_counter()
@@ -193,7 +194,6 @@ class Service:
     # Who may ask, and for what
 
     def _bearer(self, headers: Headers) -> Key | None:
-        """The key of whoever asks; None where none is needed."""
         if self._keys is None:
             _require_no_browser(_header(headers, b"host") or "", _header(headers, b"origin"))
             return None
@@ -211,8 +211,7 @@ class Service:
             assert route.scope is not None
             key.require(route.scope, name or "")
         if name is None:
-            words = "several experiments are served here: say which by ?experiment=NAME"
-            raise Refusal(400, "experiment", words)
+            raise Refusal(400, "experiment", "several experiments are served here: add ?experiment=NAME")
         if name not in self._writers:
             raise Refusal(404, "unknown", f"no experiment is named {name!r:.220}")
         return name
@@ -260,26 +259,25 @@ class Service:
         shown = frozenset(one.name for one in experiments) | ({""} if everything else set())
         samples = [sample for one in experiments for sample in await self._samples_of(one)]
         if self._keys is not None and everything:
-            words = "Whether the file of keys could be read when it last changed."
-            samples.append(Sample("keys_file_good", words, {}, float(not self._keys.trouble)))
+            samples.append(Sample("keys_file_good", {}, float(not self._keys.trouble)))
         text = self.metrics.text(samples, shown)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def _samples_of(self, experiment: Experiment) -> list[Sample]:
         """What is known of an experiment now. What its thread has to say may be a second old, and is left out while it is busy."""
         name, found, now = experiment.name, Samples(experiment.name), self._writers[experiment.name].status
-        found.add("ready", "Whether it takes decisions.", now == "ready")
-        found.add("in_flight", "Requests under way.", self._writes.waiting(name))
-        found.add("reads_in_flight", "Reads under way.", self._reads.waiting(name))
-        found.add("audited_position", "Entries whose chain was found to hold.", experiment.checked)
-        oldest = max(self._writes.oldest(name), self._reads.oldest(name))
-        found.add("oldest_request_seconds", "Age of the oldest request that waits.", oldest)
+        found.add("ready", now == "ready")
+        found.add("in_flight", self._writes.waiting(name))
+        found.add("reads_in_flight", self._reads.waiting(name))
+        found.add("audited_position", experiment.checked)
+        found.add("oldest_request_seconds", max(self._writes.oldest(name), self._reads.oldest(name)))
         for status, role in ROLES.items():
-            found.add("role", "1 for the role that this process has.", now == status, role=role)
-        left = experiment.journal.disk_left()
+            found.add("role", now == status, role=role)
+        left, clock = experiment.journal.disk_left(), experiment.clock
         if left is not None:
-            found.add("disk_free_bytes", "Bytes that are free where the journal is kept.", left)
-        found.add_clock(experiment.clock)
+            found.add("disk_free_bytes", left)
+        if isinstance(clock, SteadyClock):
+            found.add_clock(clock.ahead, clock.alarms)
         if now not in ("ready", "broken"):
             return found
         then, state = self._states.get(name, (-math.inf, None))
@@ -372,7 +370,6 @@ class Service:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """The threads of the experiments run while this lasts."""
         loop = asyncio.get_running_loop()
         for writer in self._writers.values():
             writer.start(loop)
@@ -484,19 +481,12 @@ def _health(shown: dict[str, Any], good: bool) -> Response:
     return JSONResponse(shown, 200 if good else 503, None if good else {"retry-after": "1"})
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    return _response(error.answer())
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _failed(request: Request, error: Exception) -> Response:
+    if isinstance(error, Refusal):
+        return _response(error.answer())
+    if not isinstance(error, HTTPException):
+        return _response(Refusal(500, "internal", "an error inside the service").answer())
     code = "not-found" if error.status_code == 404 else "http"
     response = _response(Refusal(error.status_code, code, error.detail).answer())
-    for name, value in (error.headers or {}).items():
-        response.headers[name] = value
+    response.headers.update(error.headers or {})
     return response
-
-
-async def _broken(request: Request, error: Exception) -> Response:
-    return _response(Refusal(500, "internal", "an error inside the service").answer())

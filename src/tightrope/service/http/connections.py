@@ -56,7 +56,6 @@ class Exchange:
         self._cycle = cycle
 
     def body(self) -> bytes | None:
-        """The body, if all of it has come."""
         cycle = self._cycle
         if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
             return None
@@ -157,21 +156,17 @@ class BoundedHttp(HttpToolsProtocol):
         return self.waiting_since is not None and (self.cycle is None or self.cycle.response_complete)
 
     def overdue(self, now: float) -> bool:
-        """Whether the other side has had its time."""
         limits = self._limits
-        for since, most in (
+        waits = (
             (None if self.flow.read_paused else self.waiting_since, self._patience),
             (self._draining_since, limits.unread_seconds),
             (self._stalled_since, limits.unread_seconds),
-        ):
-            if since is not None and now - since > most:
-                return True
-        return False
+        )
+        return any(since is not None and now - since > most for since, most in waits)
 
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Let it in, in place of another if need be, or say that there are too many."""
         super().connection_made(transport)
         if not self._gate.entered(self):
             self._refusal = Refusal(503, "overloaded", "too many connections are open", retry_after=1)
@@ -179,12 +174,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The caller is gone: nobody answers what it sent ahead."""
-        for cycle in [
-            *([] if self._running is None else [self._running]),
-            *(one for one, _ in self.pipeline),
-        ]:
-            cycle.disconnected = True
-            cycle.message_event.set()
+        for cycle in (self._running, *(one for one, _ in self.pipeline)):
+            if cycle is not None:
+                cycle.disconnected = True
+                cycle.message_event.set()
         self.pipeline.clear()
         super().connection_lost(exc)
 
@@ -240,7 +233,6 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The end of a request, or of what was left of one."""
         self._progress = True
         if self._draining_since is not None:
             self._draining_since, self.waiting_since = None, self.loop.time()
@@ -272,15 +264,12 @@ class BoundedHttp(HttpToolsProtocol):
         """What the parser or a limit refused, in the form of all other refusals; then the connection is closed."""
         refusal = self._refusal or Refusal(400, "malformed", "not HTTP/1.1 as this server reads it")
         answer = refusal.answer()
-        retry = b"" if answer.retry_after is None else b"retry-after: %d\r\n" % answer.retry_after
-        self.transport.write(
-            STATUS_LINE[answer.status]
-            + b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n"
-            % len(answer.body)
-            + retry
-            + b"\r\n"
-            + answer.body
+        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n" % len(
+            answer.body
         )
+        if answer.retry_after is not None:
+            head += b"retry-after: %d\r\n" % answer.retry_after
+        self.transport.write(STATUS_LINE[answer.status] + head + b"\r\n" + answer.body)
         self.transport.close()
 
     def _refuse_head(self) -> None:

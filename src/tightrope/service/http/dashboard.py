@@ -84,9 +84,8 @@ def _html() -> _Asset:
     plotly = assets["plotly.min.js"]
     # plotly.js adds a style for maps, which the policy of the page forbids, unless an element has the id of that style.
     ids = sorted({one.decode() for one in _STYLE_IDS.findall(b"" if plotly is None else plotly.body)})
-    return _asset(
-        templates.render("tightrope.service.http/dashboard.html", versions=versions, ids=ids).encode()
-    )
+    page = templates.render("tightrope.service.http/dashboard.html", versions=versions, ids=ids)
+    return _asset(page.encode())
 
 
 @functools.cache

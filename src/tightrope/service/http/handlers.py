@@ -55,12 +55,19 @@ def decide(batch: Batch, request: requests.DecisionRequest) -> Answer:
 def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
     """The outcome of a decision, each part of it once."""
     state, event_id = batch.state, request.event_id
+
+    def refusal(status: int, code: Literal["late", "unknown", "differs"], why: str) -> Refusal:
+        # The journal keeps no more of the usage than an outcome can have here, whatever was sent.
+        sent = request.usage
+        kept = sent and {name: sent[name] for name in state.input.late_usage if name in sent}
+        batch.write(state.refuse(event_id, code, request.reward, kept))
+        return Refusal(status, code, why)
+
     if request.reward is not None:
         state.input.require_reward(request.reward)
     decided = batch.decision_of(event_id)
     if decided is None:
-        batch.write(state.refuse(event_id, "unknown", request.reward, _plausible(state, request.usage)))
-        raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
+        raise refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
     fresh: dict[str, Any] = {}
     earlier = _outcome(batch.learnt.get(event_id, ()))
     for part in ("reward", "usage"):
@@ -70,17 +77,15 @@ def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
         if part not in earlier:
             fresh[part] = value
         elif earlier[part] != value:
-            batch.write(state.refuse(event_id, "differs", request.reward, _plausible(state, request.usage)))
             was, now = (
                 repr(one) if len(repr(one)) <= 200 else f"{one!r:.197}..." for one in (earlier[part], value)
             )
             why = f"{part} of event_id {event_id!r} was {was} before, but now is {now}"
-            raise Refusal(409, "differs", why)
+            raise refusal(409, "differs", why)
     waiting = state.waiting.get(decided.number)
     if fresh and waiting is None:
-        batch.write(state.refuse(event_id, "late", request.reward, _plausible(state, request.usage)))
         why = f"the decision of event_id {event_id!r} is waited for no longer: it expired, or was rolled back"
-        raise Refusal(410, "late", why)
+        raise refusal(410, "late", why)
     if fresh:
         batch.write(state.learn(decided.number, **fresh))
         waiting = state.waiting.get(decided.number)
@@ -320,11 +325,6 @@ def _outcome(parts: Sequence[entries.Learnt]) -> dict[str, Any]:
     return {name: value for name, value in given if value is not None}
 
 
-def _plausible(state: ExperimentState, usage: requests.Used | None) -> requests.Used | None:
-    """What the journal keeps of usage that is refused: no more than an outcome can have here, whatever was sent."""
-    return usage and {name: usage[name] for name in state.input.late_usage if name in usage}
-
-
 def _pending(
     state: ExperimentState, request: requests.OutcomeQuery
 ) -> tuple[list[dict[str, Any]], int | None]:
@@ -341,7 +341,7 @@ def _pending(
 
 
 def _constraints(state: ExperimentState) -> list[responses.ConstraintState]:
-    totals, queue, policy = state.totals.tolist(), state.queue.tolist(), state.policy
+    totals, queue, policy = state.ledger.totals.tolist(), state.queue.tolist(), state.policy
     prices = _units(state).unit_prices(queue) if hasattr(policy, "prices") else None
     infeasible = getattr(policy, "infeasible", np.zeros(len(queue), dtype=bool))
     return [

@@ -48,11 +48,9 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
     def opens(self, scope: Scope, experiment: str) -> bool:
-        """Whether the key is good for this."""
         return scope in self.scopes and ("*" in self.experiments or experiment in self.experiments)
 
     def require(self, scope: Scope, experiment: str) -> None:
-        """Refuse with 403 what the key is not good for."""
         if not self.opens(scope, experiment):
             # The same words whether the experiment exists or not.
             raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")
@@ -145,12 +143,16 @@ def create_key(
     """
     for scope in scopes:
         if scope not in SCOPES:
-            raise InvalidInput(f"scopes must be among {', '.join(SCOPES)}, but got {scope!r}.")
+            raise InvalidInput(field="scopes", must=f"be among {', '.join(SCOPES)}", got=scope)
     if not scopes or not experiments:
         raise InvalidInput("a key needs at least one scope and one experiment.")
     for what, value in (("days", days), ("rate", rate)):
         if value is not None and not 0 < value < math.inf:
-            raise InvalidInput(f"{what} must be a positive number, but got {value!r}.")
+            raise InvalidInput(field=what, must="be a positive number", got=value)
+    try:
+        expires = None if days is None else datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
+    except OverflowError:
+        raise InvalidInput(field="days", must="lead to a year before 10000", got=days) from None
     target = Path(path)
     known = _read(target) if target.exists() else []
     name = secrets.token_hex(4)
@@ -160,7 +162,7 @@ def create_key(
         hashlib.sha256(secret.encode()).hexdigest(),
         tuple(scopes),  # type: ignore[arg-type]
         tuple(experiments),
-        None if days is None else _in_days(days),
+        expires,
         rate,
     )
     _write(target, [*known, key])
@@ -174,13 +176,6 @@ def revoke_key(path: str | os.PathLike[str], name: str) -> None:
     if name not in [key.id for key in known]:
         raise InvalidInput(f"{target}: no key has the id {name!r}.")
     _write(target, [key for key in known if key.id != name])
-
-
-def _in_days(days: float) -> datetime:
-    try:
-        return datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
-    except OverflowError:
-        raise InvalidInput(f"days must lead to a year before 10000, but got {days!r}.") from None
 
 
 def _read(path: Path) -> list[Key]:

@@ -19,7 +19,6 @@ class JsonLines(logging.Formatter):
     """Time, level, logger, message and whatever was given with `extra=`; of an exception its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {"time": time, "level": record.levelname, "logger": record.name}
         line |= {"message": record.getMessage()}
@@ -36,7 +35,6 @@ class Lines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line without a traceback."""
         more = (f" {name}={value}" for name, value in vars(record).items() if name not in _USUAL)
         return super().formatMessage(record) + "".join(more)
 

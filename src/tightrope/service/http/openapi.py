@@ -9,9 +9,11 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, Literal, get_type_hints
 
 import msgspec
@@ -87,14 +89,12 @@ def document(routes: Sequence[Route], specs: Sequence[Spec] = (), *, keys: bool 
 
 
 def page(api: dict[str, Any]) -> str:
-    """The document as HTML."""
     schemas = {
         name: json.dumps(schema, indent=2, ensure_ascii=False)
         for name, schema in api["components"]["schemas"].items()
     }
-    return templates.render(
-        "tightrope.service.http/api.html", title="Tightrope API", api=api, schemas=schemas
-    )
+    title = "Tightrope API"
+    return templates.render("tightrope.service.http/api.html", title=title, api=api, schemas=schemas)
 
 
 def _ref(name: str) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _operation(route: Route, keys: bool) -> dict[str, Any]:
     for code, words in route.otherwise.items():
         responses[str(code)] = {"description": words, "content": content}
     for code in sorted(route.refusals):
-        responses[str(code)] = {"description": _REFUSALS[code], "content": _json(_ref("Error"))}
+        responses[str(code)] = {"description": _WORDS["refusals"][str(code)], "content": _json(_ref("Error"))}
         if code in (429, 503):
             responses[str(code)]["headers"] = {"Retry-After": {"description": _RETRY, "schema": _COUNT}}
     summary = (route.handler.__doc__ or "").partition("\n")[0]
@@ -198,36 +198,5 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 _TEXT: Final = {"type": "string"}
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _RETRY: Final = "After so many seconds the same request may be sent again."
-
-# One of each that a caller sends or gets all the time, from `examples/hospital.toml`.
-EXAMPLES: Final[dict[str, Any]] = {
-    "DecisionRequest": {"event_id": "visit-1", "context": {"age": 71, "sex": "f", "prior_inpatient": 2}},
-    "OutcomeRequest": {"event_id": "visit-1", "reward": 1.0},
-    "ModeRequest": {"mode": "shadow", "default": "other"},
-    "SnapshotRequest": {"label": "before the new rules"},
-    "ErasureRequest": {"event_ids": ["visit-1"]},
-    "RollbackRequest": {"position": 20000, "restore": "learnt"},
-    "Decision": {"event_id": "visit-1", "action": 2, "name": "family", "sequence": 0, "probability": 0.8125},
-    "Outcome": {"event_id": "visit-1", "sequence": 0, "awaits": []},
-    "Error": {
-        "error": {
-            "code": "invalid",
-            "message": "context.age must lie in [0, 120], but got 171",
-            "field": "context.age",
-        }
-    },
-}
-
-_REFUSALS: Final = {
-    400: "Not JSON (the message names the byte), or several experiments and none named.",
-    401: "No known key.",
-    403: "The key does not open this.",
-    404: "No such event, experiment, snapshot or route.",
-    408: "The body came too slowly.",
-    409: "At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`).",
-    410: "The outcome came after its decision had expired, and is counted as late; or what the event was about is erased.",
-    413: "The body is too long.",
-    429: "The key has sent more requests a second than it may.",
-    422: "A field is not what it must be; the message names it.",
-    503: "Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id.",
-}
+_WORDS: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+EXAMPLES: Final[dict[str, Any]] = _WORDS["examples"]

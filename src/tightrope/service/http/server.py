@@ -11,6 +11,7 @@ import resource
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -97,13 +98,10 @@ def serving(
 
     Parameters
     ----------
-    specs : paths or Spec
-    host, port
-        Where to listen; by default on any port that is free. Beyond loopback only with `keys`.
-    keys, key
-        The file of keys, and the one that the client has.
-    options
-        Those of `make_service`: `data`, where journals are kept (``tightrope-data`` by default), `database` …
+    specs, host, port, keys, options
+        As in `serve`; a spec may also be a `Spec`, and the port is any that is free.
+    key : str, optional
+        The client's own, of those in `keys`.
 
     Examples
     --------
@@ -175,16 +173,17 @@ def make_service(
     - options: Those of `Experiment`: `expire_after`, `max_pending`, `accept_changes` …
     """
     if not specs:
-        raise InvalidInput("specs must name at least one spec, but got none.")
+        raise InvalidInput(field="specs", must="name at least one spec, but got none")
     if data is not None and database is not None:
-        words = "data and database can't both be given: a journal is in SQLite files or in a database."
-        raise InvalidInput(words)
+        raise InvalidInput(
+            "data and database can't both be given: a journal is in SQLite files or in a database."
+        )
     read = [one if isinstance(one, Spec) else read_spec(one, trust=trust) for one in specs]
     names = [spec.name for spec in read]
-    for name in names:
-        if names.count(name) > 1:
-            times = names.count(name)
-            raise InvalidInput(f"specs must have different names, but {name!r} comes {times} times.")
+    for name, times in Counter(names).items():
+        if times > 1:
+            must = f"have different names, but {name!r} comes {times} times"
+            raise InvalidInput(field="specs", must=must)
     address = database if database is not None else f"sqlite:{os.fspath(data or 'tightrope-data')}"
     limits = Limits(body_bytes=max_body_bytes)
     experiments: list[Experiment] = []

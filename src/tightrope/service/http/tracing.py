@@ -1,42 +1,22 @@
 """OpenTelemetry traces of requests, where it is installed and a provider is set (`opentelemetry-instrument tightrope serve …`).
 
-Without one, `spans` finds none and requests cost nothing more.
+Without one, `spans` is None and requests cost nothing more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from starlette.types import Scope
 
 
-class Spans:
-    """A span for each request, below the caller's where it sends `traceparent`."""
+def spans() -> Callable[[Scope], AbstractContextManager[dict[str, Any]]] | None:
+    """What makes a span around the answer to a request, below the caller's where it sends `traceparent`.
 
-    def __init__(self, tracer: Any, extract: Any, server: Any, error: Any) -> None:
-        self._tracer, self._extract, self._server, self._error = tracer, extract, server, error
-
-    @contextmanager
-    def of(self, scope: Scope) -> Iterator[dict[str, Any]]:
-        """The span around an answer; what is noted in the dictionary that it gives becomes attributes."""
-        carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        noted: dict[str, Any] = {"http.request.method": scope["method"]}
-        with self._tracer.start_as_current_span(
-            scope["method"], context=self._extract(carrier), kind=self._server
-        ) as span:
-            try:
-                yield noted
-            finally:
-                span.update_name(f"{scope['method']} {noted.get('http.route', '')}".strip())
-                span.set_attributes(noted)
-                if noted.get("http.response.status_code", 0) >= 500:
-                    span.set_status(self._error)
-
-
-def spans() -> Spans | None:
-    """What makes the spans; None where OpenTelemetry is not installed or no provider is set."""
+    What is noted in the dictionary that it gives becomes attributes. None without OpenTelemetry or a provider.
+    """
     try:
         from opentelemetry import propagate, trace
     except ImportError:
@@ -45,4 +25,20 @@ def spans() -> Spans | None:
     if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
         return None
     tracer = provider.get_tracer("tightrope.service")
-    return Spans(tracer, propagate.extract, trace.SpanKind.SERVER, trace.Status(trace.StatusCode.ERROR))
+
+    @contextmanager
+    def span_of(scope: Scope) -> Iterator[dict[str, Any]]:
+        method: str = scope["method"]
+        carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        noted: dict[str, Any] = {"http.request.method": method}
+        below = propagate.extract(carrier)
+        with tracer.start_as_current_span(method, context=below, kind=trace.SpanKind.SERVER) as span:
+            try:
+                yield noted
+            finally:
+                span.update_name(f"{method} {noted.get('http.route', '')}".strip())
+                span.set_attributes(noted)
+                if noted.get("http.response.status_code", 0) >= 500:
+                    span.set_status(trace.Status(trace.StatusCode.ERROR))
+
+    return span_of

@@ -41,7 +41,6 @@ class ChainWalk:
         self.named: list[tuple[int, int]] = []
 
     def step(self, row: Row) -> Entry:
-        """The entry in the row that follows."""
         if row.position != self.position + 1:
             raise JournalDamaged(f"row {row.position} follows row {self.position}: rows are missing.")
         entry = entry_of(row)
@@ -57,9 +56,7 @@ class ChainWalk:
         """Refuse rows that were erased without a word."""
         unnamed = [at for at in sorted(self.blank) if not any(a <= at <= b for a, b in self.named)]
         if unnamed:
-            raise JournalDamaged(
-                f"row {unnamed[0]} was erased, but no entry says so: that is not this program's doing."
-            )
+            raise JournalDamaged(f"row {unnamed[0]} was erased, but no entry says so: someone else did it.")
 
 
 def audit(journal: Journal, rest: Callable[[float], object] = lambda seconds: None) -> int:
@@ -102,11 +99,9 @@ class Audit(threading.Thread):
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Give it up."""
         self._stopped.set()
 
     def run(self) -> None:
-        """Check the whole chain, slowly."""
         with contextlib.suppress(OSError, AttributeError):
             # Linux has priorities by thread.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
@@ -122,10 +117,8 @@ class Audit(threading.Thread):
         except JournalError as error:
             log.warning("experiment %r: the chain can't be checked now: %s", self._experiment, error)
         else:
-            took = time.monotonic() - began
-            log.info(
-                "experiment %r: the chain of all %d entries holds (%.1f s)", self._experiment, rows, took
-            )
+            words = "experiment %r: the chain of all %d entries holds (%.1f s)"
+            log.info(words, self._experiment, rows, time.monotonic() - began)
             self._told(rows)
         finally:
             with contextlib.suppress(JournalError):

@@ -122,7 +122,6 @@ class Journal(ABC):
         return None
 
     def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
-        """The newest rows of some kinds, newest first."""
         end = before if before is not None else 1 << 62
         found = [row for kind in kinds for row in self.newest(kind, end, limit)]
         return sorted(found, reverse=True)[:limit]
@@ -141,7 +140,6 @@ class Journal(ABC):
 
 
 def row_at(journal: Journal, position: int) -> Row | None:
-    """The row at a position."""
     found = next(journal.rows(after=position - 1), None)
     return found if found is not None and found.position == position else None
 

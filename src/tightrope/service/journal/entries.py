@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -158,10 +158,12 @@ class Blank(msgspec.Struct, frozen=True, kw_only=True):
     restore: Literal["learnt", "all"] | None = None
 
 
+# In the order of their numbers in the tables, by which a query picks some without decoding: a new kind goes to the end, and from
+# the first release on none leaves.
 Written: TypeAlias = (
-    Started
-    | Decided
+    Decided
     | Learnt
+    | Started
     | Expired
     | Refused
     | TookEffect
@@ -172,20 +174,7 @@ Written: TypeAlias = (
     | WarmStarted
 )
 Entry: TypeAlias = Written | Blank
-# Numbers of the kinds in the tables, so that a query can pick some without decoding. From the first release on none is reused.
-KINDS: Final[dict[type[Any], int]] = {
-    Decided: 1,
-    Learnt: 2,
-    Started: 3,
-    Expired: 4,
-    Refused: 5,
-    TookEffect: 6,
-    ModeChanged: 7,
-    RolledBack: 8,
-    Snapshotted: 9,
-    Erased: 10,
-    WarmStarted: 11,
-}
+KINDS: Final[dict[type[Any], int]] = {kind: number for number, kind in enumerate(get_args(Written), 1)}
 # What may be personal, or was computed of it, and is therefore sealed in a row.
 SEALED: Final[dict[type[Any], tuple[str, ...]]] = {
     Decided: (

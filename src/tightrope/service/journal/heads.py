@@ -59,12 +59,9 @@ def keep_head(journal: Journal, folder: Path) -> None:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError("this process may not write there")
     except OSError as error:
-        log.error(
-            "no head of the journal can be kept in %s: %s. Entries that are deleted from its end would go unnoticed. "
-            "Give --heads a folder that outlives this process",
-            folder,
-            error.strerror or error,
-        )
+        words = "no head of the journal can be kept in %s: %s. Entries that are deleted from its end would go unnoticed. "
+        words += "Give --heads a folder that outlives this process"
+        log.error(words, folder, error.strerror or error)
         return
     journal.head_file = folder / f"{file_name(experiment)}.{mark}.head"
 
@@ -126,7 +123,6 @@ class HeadFile:
             log.error("%s: the head of the chain can't be kept: %s", self.path, error)
 
     def close(self) -> None:
-        """Bring it to the disk, and let go."""
         if self._handle is not None:
             with contextlib.suppress(OSError):
                 os.fsync(self._handle)
@@ -142,12 +138,9 @@ class HeadFile:
         if kept is None and self.path is not None:
             row = row_at(journal, journal.last())
             if row is not None:
-                log.warning(
-                    "%s is missing, as on a new replica: nothing here tells whether the journal lacks entries after row %d, "
-                    "where it ends. Compare with a head that was kept elsewhere: tightrope replay --head",
-                    self.path,
-                    row.position,
-                )
+                words = "%s is missing, as on a new replica: nothing here tells whether the journal lacks entries after row %d, "
+                words += "where it ends. Compare with a head that was kept elsewhere: tightrope replay --head"
+                log.warning(words, self.path, row.position)
 
     def follow(self, journal: Journal) -> None:
         """While another process writes the journal: check that it holds what it held, and only then note where it ends now."""
@@ -163,7 +156,6 @@ class HeadFile:
 
 
 def require_head(journal: Journal, head: Head, where: str) -> None:
-    """Refuse a journal that does not hold the row that `where` speaks of."""
     _require(head, journal.last(), row_at(journal, head.position), where)
 
 

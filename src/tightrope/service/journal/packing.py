@@ -19,35 +19,28 @@ _packer = msgspec.msgpack.Encoder(
 )
 
 
-def canonical(value: Any) -> bytes:
-    """An entry, or a part of one, in bytes: equal only where the same is recorded, to the bit. Maps may have any order."""
+def digest_of(state: bytes) -> str:
+    return hashlib.sha256(state).hexdigest()
+
+
+def packed(value: Any) -> bytes:
+    """A state, an entry or a part of one as MessagePack, arrays as type, shape and bytes: equal to the bit where the value is."""
     return _packer.encode(value)
 
 
-def digest_of(packed: bytes) -> str:
-    """The SHA-256 of a packed state, in hexadecimal."""
-    return hashlib.sha256(packed).hexdigest()
-
-
-def packed_state(state: dict[str, Any]) -> bytes:
-    """Plain data and arrays, which are type, shape and bytes, as MessagePack: equal states give equal bytes."""
-    return _packer.encode(state)
-
-
-def unpacked_state(packed: bytes) -> dict[str, Any]:
-    """What `packed_state` was given; its arrays are for `arrays_of` to read."""
+def unpacked_state(state: bytes) -> dict[str, Any]:
+    """What `packed` was given; its arrays are for `arrays_of` to read."""
     try:
-        state: dict[str, Any] = msgspec.msgpack.decode(packed, type=dict[str, Any])
+        return msgspec.msgpack.decode(state, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise JournalDamaged(f"a snapshot can't be read: {error}") from error
-    return state
 
 
 @contextlib.contextmanager
-def arrays_of(packed: Mapping[str, Any]) -> Iterator[dict[str, NDArray[Any]]]:
+def arrays_of(saved: Mapping[str, Any]) -> Iterator[dict[str, NDArray[Any]]]:
     """Arrays by name, for whoever takes them over: what it can't take is damage."""
     arrays = {}
-    for name, (dtype, shape, data) in packed.items():
+    for name, (dtype, shape, data) in saved.items():
         if len(data) != np.dtype(dtype).itemsize * math.prod(shape):
             raise JournalDamaged(f"a snapshot's array {name!r} does not have the size that it states.")
         arrays[name] = np.frombuffer(data, dtype=dtype).reshape(shape).copy()

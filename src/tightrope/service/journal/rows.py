@@ -12,7 +12,7 @@ import numpy as np
 from tightrope.service.journal import JournalDamaged, chain
 from tightrope.service.journal.chain import GENESIS
 from tightrope.service.journal.entries import KINDS, LAST_BY_EVENT, SEALED, Blank, Entry, Written
-from tightrope.service.journal.packing import canonical
+from tightrope.service.journal.packing import packed
 
 _KIND_OF_TAG: Final = {kind.__struct_config__.tag: number for kind, number in KINDS.items()}
 _TAG_OF_KIND: Final = {number: str(tag) for tag, number in _KIND_OF_TAG.items()}
@@ -152,7 +152,7 @@ def difference(recorded: Entry, again: Entry | None) -> str:
     """In what an entry that was made again differs from the recorded one."""
     for name in recorded.__struct_fields__:
         old, new = getattr(recorded, name), getattr(again, name, None)
-        if canonical(old) != canonical(new):
+        if packed(old) != packed(new):
             if isinstance(old, bytes) and isinstance(new, bytes) and name in _NUMBERS:
                 return f"{name} was {np.frombuffer(old).tolist()}, and now is {np.frombuffer(new).tolist()}"
             return f"{name} was {old!r}, and now is {new!r}"

@@ -96,21 +96,14 @@ class Judgement(AsFrame):
         return f"Judgement({self.policy} on {self.judged:,} decisions of {self.experiment}; reward {reward}{verdicts})"
 
     def frame_rows(self) -> list[dict[str, Any]]:
-        """One row for the reward, and one for each rule."""
         return [asdict(one) for one in (self.reward, *self.rules)]
 
     def _repr_html_(self) -> str:
-        rows = [
-            (
-                one.name,
-                one.estimate,
-                f"{displays.text(one.low)} to {displays.text(one.high)}",
-                one.recorded,
-                "" if one.limit is None else displays.text(one.limit),
-                one.verdict or "",
-            )
-            for one in (self.reward, *self.rules)
-        ]
+        rows = []
+        for one in (self.reward, *self.rules):
+            span = f"{displays.text(one.low)} to {displays.text(one.high)}"
+            limit = "" if one.limit is None else displays.text(one.limit)
+            rows.append((one.name, one.estimate, span, one.recorded, limit, one.verdict or ""))
         title = f"{self.policy} on {self.judged:,} of {self.decisions:,} decisions of {self.experiment}, served by {self.served}"
         head = ("per decision", "estimate", "95 % interval", "recorded", "limit", "verdict")
         doubts = displays.lines_of((f"doubt: {doubt}" for doubt in self.doubts), warning=True)
@@ -214,26 +207,22 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
         reasons.append(f"{len(whole)} decisions have their whole outcome, and {_FEWEST} are needed")
     if lacking > may_lack * len(drawn):
         rewards = sum(one.reward is None for one in drawn)
-        parts = f"{rewards} the reward" + (
-            f", {lacking - rewards} only the costs that a rule counts" if lacking > rewards else ""
-        )
+        parts = f"{rewards} the reward"
+        if lacking > rewards:
+            parts += f", {lacking - rewards} only the costs that a rule counts"
         reasons.append(
             f"{lacking} of {len(drawn)} decisions lack their outcome ({parts}), more than the share of {may_lack:g} that may: "
             "those that are known need not be like the others"
         )
     if reasons:
         raise Unanswerable(*reasons)
-    costs = np.array([costs for costs in late if costs is not None])
-    return (
-        whole,
-        costs,
-        {
-            "in shadow mode": record.shadow,
-            f"without a probability ({why})": unknown,
-            "without their whole outcome": lacking,
-            "whose inputs were erased": record.erased,
-        },
-    )
+    left_out = {
+        "in shadow mode": record.shadow,
+        f"without a probability ({why})": unknown,
+        "without their whole outcome": lacking,
+        "whose inputs were erased": record.erased,
+    }
+    return whole, np.array([costs for costs in late if costs is not None]), left_out
 
 
 @dataclass(frozen=True)
@@ -375,17 +364,9 @@ def _in_units(one: Measure, column: Any, share: float, served: Array) -> Estimat
     value, low, high, recorded = (
         float(column.in_units(cost / share)) + 0.0 for cost in (one.value, one.low, one.high, served.mean())
     )
-    return Estimate(
-        one.name,
-        value,
-        min(low, high),
-        max(low, high),
-        float(one.bias * column.rule.scale / share),
-        recorded,
-        rule=str(column.rule),
-        limit=column.limit,
-        verdict=one.verdict,
-    )
+    low, high = min(low, high), max(low, high)
+    bias, rule = float(one.bias * column.rule.scale / share), str(column.rule)
+    return Estimate(one.name, value, low, high, bias, recorded, rule, column.limit, one.verdict)
 
 
 def _learns(spec: Spec) -> bool:
@@ -397,14 +378,10 @@ def _learns(spec: Spec) -> bool:
 
 
 def _notes(policy: Policy, spec: Spec, rows: int, adaptive: bool) -> tuple[str, ...]:
-    notes = [
-        f"estimates are means over the {policy.rounds:,} rounds that the policy would have made itself among {rows:,} decisions"
-        + (
-            ", its first: it learns in them, and with other luck (--seed) it may learn otherwise"
-            if policy.hooks.learns
-            else ""
-        )
-    ]
+    rounds = f"{policy.rounds:,} rounds that the policy would have made itself among {rows:,} decisions"
+    notes = [f"estimates are means over the {rounds}"]
+    if policy.hooks.learns:
+        notes[0] += ", its first: it learns in them, and with other luck (--seed) it may learn otherwise"
     if adaptive:
         notes.append(
             "the log is adaptive, its probabilities depended on earlier outcomes: intervals are asymptotic (martingale), and fail "

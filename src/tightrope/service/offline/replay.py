@@ -127,10 +127,10 @@ class _Walk:
         position, head = self.chain.position, self.chain.head.hex()
         if position == 0:
             raise JournalError("the journal is empty.")
-        beyond = [at for at in self.recorded if at > position]
-        if beyond:
+        last = max(self.recorded, default=0)
+        if last > position:
             raise JournalDamaged(
-                f"there is a snapshot of position {beyond[0]}, but the journal ends at {position}."
+                f"there is a snapshot of position {last}, but the journal ends at {position}."
             )
         self.chain.end()
         if self.wanted is not None:
@@ -162,9 +162,7 @@ class _Walk:
             raise JournalDamaged(f"the snapshot at position {at} {fault}.")
         if self.state is not None:
             if self.state.snapshot()[1] != saved.digest:
-                raise JournalDamaged(
-                    f"the state at position {at} does not come out as its snapshot recorded it."
-                )
+                raise JournalDamaged(f"the state at position {at} is not the one that its snapshot recorded.")
         elif _as_taken(self.journal, at, saved.digest):
             assert self.config is not None
             self.state = ExperimentState.of(self.config)
@@ -190,7 +188,7 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
     target = Path(path)
     writers = {".csv": _write_csv, ".parquet": _write_parquet}
     if target.suffix not in writers:
-        raise InvalidInput(f"path must end in .csv or .parquet, but got {target.name!r}.")
+        raise InvalidInput(field="path", must="end in .csv or .parquet", got=target.name)
     with replacing(target, private=True) as draft:
         return writers[target.suffix](_flat(journal), draft)
 
@@ -236,13 +234,9 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
         chosen = {name: told.get(name) for name in ("action", "proposed")}
         flat = dict.fromkeys(_COLUMNS) | {name: told.get(name) for name in ("event_id", "reward", "by")}
         flat |= {name: None if one is None else actions[one] for name, one in chosen.items()}
-        flat |= {
-            "position": row.position,
-            "time": row.time,
-            "kind": tag_of(row),
-            "sequence": told.get("number"),
-        }
-        flat |= {"usage": _text(told.get("usage")), "detail": _detail(entry, actions)}
+        flat |= {"position": row.position, "time": row.time, "kind": tag_of(row)}
+        flat |= {"sequence": told.get("number"), "usage": _text(told.get("usage"))}
+        flat["detail"] = _detail(entry, actions)
         if isinstance(entry, entries.Decided):
             chances = entries.named_probabilities(entry, actions)
             flat |= {"probability": entry.probability, "probabilities": _text(chances)}

@@ -56,8 +56,7 @@ class Served:
 
     def rows_on_offer(self, given: list[Any]) -> list[Any]:
         """Of rows for the actions asked for, those of the actions that were on offer in the end."""
-        offered = self.entry.offered
-        asked = self.asked
+        offered, asked = self.entry.offered, self.asked
         return given if offered is None else [given[asked.index(a)] for a in offered]
 
 
@@ -149,12 +148,9 @@ class Reader:
         before, after = (
             {name for name, seen in quantities if name and seen == when} for when in ("before", "after")
         )
-        for name in sorted(self._sent - before):
-            if name in after:
-                yield f'{name!r} is known only after acting here, so a rule on it must have seen = "after"'
-            else:
-                yield f"a rule of the policy counts {name!r}, which was never recorded; recorded: {_listed(before | after)}"
-        for name in sorted(self._observed - before - after):
+        for name in sorted(self._sent & after - before):
+            yield f'{name!r} is known only after acting here, so a rule on it must have seen = "after"'
+        for name in sorted((self._sent | self._observed) - before - after):
             yield f"a rule of the policy counts {name!r}, which was never recorded; recorded: {_listed(before | after)}"
 
     def offered(self, one: Served) -> tuple[Offer, Array | None]:
@@ -218,9 +214,7 @@ def log_of(journal: Journal, *, trust: bool = False) -> tuple[Log, Spec]:
         p = probabilities_of(one.entry, J)
         chances.append(np.nan if p is None else p[one.entry.action])
     if len(rewards) < 2:
-        raise InvalidInput(
-            f"the journal has {len(rewards)} decisions with their whole outcome, and 2 are needed at least."
-        )
+        raise InvalidInput(f"the journal has {len(rewards)} decisions with their whole outcome; it needs 2.")
     names = () if spec.rules is None else spec.rules.names
     log = Log(
         actions,

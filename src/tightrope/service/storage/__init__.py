@@ -21,12 +21,12 @@ from pathlib import Path
 from types import ModuleType
 
 from tightrope.errors import InvalidInput
-from tightrope.extras import package_of
+from tightrope.extras import remedy
 from tightrope.service.journal.contract import Journal
+from tightrope.words import Shown
 
 
 def storages() -> list[str]:
-    """Their names."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
@@ -35,13 +35,15 @@ def stated_address(address: str) -> str:
     scheme, _, where = address.partition(":")
     if scheme == "env":
         if where not in os.environ:
-            raise InvalidInput(f"database is {address!r}, but there is no environment variable {where!r}.")
+            why = f"is {address!r}, but there is no environment variable {where!r}"
+            raise InvalidInput(field="database", problem=why)
         return os.environ[where].strip()
     if scheme == "file":
         try:
             return Path(where).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"database is {address!r}, but the file can't be read: {error}.") from error
+            why = f"is {address!r}, but the file can't be read: {error}"
+            raise InvalidInput(field="database", problem=why) from error
     return address
 
 
@@ -64,7 +66,6 @@ def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Jou
 
 def open_journal(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
     """A journal to read: a SQLite file, a folder of them, or the URL of a database; of several, by the experiment's name."""
-    source = stated_address(source) if isinstance(source, str) else source
     journal = _found(source, experiment, read_only=True)
     journal.open()
     return journal
@@ -72,9 +73,6 @@ def open_journal(source: str | os.PathLike[str], experiment: str | None = None) 
 
 def journal_to_write(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
     """The same to be written, not open yet."""
-    source = stated_address(source) if isinstance(source, str) else source
-    if not (isinstance(source, str) and "://" in source) and not Path(source).exists():
-        raise InvalidInput(f"there is no journal at {str(source)!r}.")
     return _found(source, experiment, read_only=False)
 
 
@@ -83,26 +81,26 @@ def migrate(address: str, service: str) -> str:
     stated = stated_address(address)
     storage = _storage(stated)
     if not hasattr(storage, "migrate"):
-        scheme = stated.partition(":")[0]
-        raise InvalidInput(
-            f"database must be postgresql://…, but got {scheme}:…, where there is nothing to migrate."
-        )
+        scheme = Shown(f"{stated.partition(':')[0]}:…, where there is nothing to migrate")
+        raise InvalidInput(field="database", must="be postgresql://…", got=scheme)
     role: str = storage.migrate(stated, stated_address(service))
     return role
 
 
 def _found(source: str | os.PathLike[str], experiment: str | None, *, read_only: bool) -> Journal:
+    source = stated_address(source) if isinstance(source, str) else source
     if isinstance(source, str) and "://" in source:
         if experiment is None:
-            raise InvalidInput("experiment must be given: a database holds the journals of several.")
+            raise InvalidInput(field="experiment", must="be given: a database holds the journals of several")
         return journal_at(source, experiment, read_only=read_only)
+    if not read_only and not Path(source).exists():
+        raise InvalidInput(f"there is no journal at {str(source)!r}.")
     if Path(source).is_dir():
         found = sorted(path.stem for path in Path(source).glob("*.sqlite"))
         if experiment is None and len(found) != 1:
             listed = ", ".join(found) or "none"
-            raise InvalidInput(
-                f"experiment must be given, unless the folder {str(source)!r} holds one journal: {listed}."
-            )
+            must = f"be given, unless the folder {str(source)!r} holds one journal: {listed}"
+            raise InvalidInput(field="experiment", must=must)
         return journal_at(f"sqlite:{source}", experiment or found[0], read_only=read_only)
     journal: Journal = _storage("sqlite:").SqliteJournal(source, read_only=read_only)
     return journal
@@ -116,10 +114,8 @@ def _storage(address: str) -> ModuleType:
         known = ", ".join(f"{one}:…" for one in [*storages(), "env", "file"])
         # What follows the scheme may be a password.
         shown = f"{scheme}:…" if colon else "no scheme"
-        raise InvalidInput(f"database must be one of {known}, but got {shown}.")
+        raise InvalidInput(field="database", must=f"be one of {known}", got=Shown(shown))
     try:
         return importlib.import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as error:
-        extra = "postgres" if name == "postgresql" else "service"
-        words = f"{package_of(error)} is not installed: pip install 'tightrope[{extra}]'"
-        raise ModuleNotFoundError(words, name=error.name) from error
+        raise ModuleNotFoundError(remedy(error), name=error.name) from error

@@ -12,7 +12,6 @@ from tightrope.service.journal.rows import Row
 
 
 def journal(address: str, experiment: str, *, read_only: bool = False) -> MemoryJournal:
-    """What `memory:` stands for: an empty journal."""
     return MemoryJournal()
 
 

@@ -34,29 +34,15 @@ _BUSY_MS: Final = 10_000
 _READERS_MS: Final = 500
 APPLICATION: Final = 0x74726A31  # "trj1"
 
-_SCHEMA = f"""
-CREATE TABLE journal (
-    position INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind INTEGER NOT NULL, event_id TEXT, data BLOB NOT NULL
-) STRICT;
-CREATE INDEX journal_event ON journal (event_id) WHERE kind <= {LAST_BY_EVENT};
-CREATE INDEX journal_kind ON journal (kind, position) WHERE kind > {LAST_BY_EVENT};
-CREATE TABLE snapshot (
-    position INTEGER PRIMARY KEY, time INTEGER NOT NULL, digest TEXT NOT NULL, label TEXT, state BLOB NOT NULL
-) STRICT;
-CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), count INTEGER NOT NULL) STRICT;
-INSERT INTO probe VALUES (1, 0);
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {FORMAT};
-"""
+_SCHEMA: Final = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
 
 
 def journal(address: str, experiment: str, *, read_only: bool = False) -> SqliteJournal:
     """The journal of an experiment in the folder at `address`: its name, written so that different names give different files."""
     if not experiment:
-        raise InvalidInput("name must not be empty: journals are found by it.")
-    return SqliteJournal(
-        Path(address.partition(":")[2], f"{file_name(experiment)}.sqlite"), read_only=read_only
-    )
+        raise InvalidInput(field="name", must="not be empty: journals are found by it")
+    path = Path(address.partition(":")[2], f"{file_name(experiment)}.sqlite")
+    return SqliteJournal(path, read_only=read_only)
 
 
 class SqliteJournal(Journal):
@@ -144,10 +130,10 @@ class SqliteJournal(Journal):
             self._log_to_empty = True
             self._empty_log(_READERS_MS)
         if self._log_to_empty:
-            log.warning(
-                "%s: erased, but a reader keeps the write-ahead log: it is emptied when the reader is done",
-                self.path,
+            words = (
+                "%s: erased, but a reader keeps the write-ahead log: it is emptied when the reader is done"
             )
+            log.warning(words, self.path)
 
     def probe(self) -> None:
         """Write a page, and bring the log into the file, which is what needs room."""
@@ -270,7 +256,8 @@ class SqliteJournal(Journal):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
         if connection.pragma("user_version") == 0 and not tables:
-            connection.execute(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+            made = _SCHEMA.format(application=APPLICATION, format=FORMAT, last_by_event=LAST_BY_EVENT)
+            connection.execute(f"BEGIN IMMEDIATE; {made} COMMIT;")
 
     def _check_format(self, connection: apsw.Connection) -> None:
         if connection.pragma("application_id") != APPLICATION:

@@ -14,9 +14,9 @@ __all__ = ["PostgresJournal", "journal", "journals", "migrate"]
 
 
 def journal(address: str, experiment: str, *, read_only: bool = False) -> PostgresJournal:
-    """The journal of an experiment in the database at `address`."""
     if "://" not in address:
-        raise InvalidInput("database must be postgresql://USER@HOST/DATABASE, but the address has no //.")
+        must = "be postgresql://USER@HOST/DATABASE, but the address has no //"
+        raise InvalidInput(field="database", must=must)
     return PostgresJournal(address, experiment, read_only=read_only)
 
 

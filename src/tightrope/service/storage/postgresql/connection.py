@@ -10,15 +10,17 @@ import select
 import time
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import psycopg
-from psycopg import pq
+from psycopg import generators, pq
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
 from tightrope.service.journal import JournalError, JournalUnreachable
+from tightrope.service.journal.entries import LAST_BY_EVENT
 
 log = logging.getLogger("tightrope.service")
 
@@ -28,6 +30,10 @@ T = TypeVar("T")
 PATIENCE: Final = 4.0
 # A long message gets a second more for so many bytes.
 BYTES_A_SECOND: Final = 2e6
+_FILE: Final = Path(__file__).with_name("statements.sql").read_text(encoding="utf-8")
+_, *_named = re.split(r"^-- (\w+)\n", _FILE.format(last_by_event=LAST_BY_EVENT), flags=re.MULTILINE)
+# The statements in that file by their names.
+SQL: Final = dict(zip(_named[::2], _named[1::2], strict=True))
 _DONE: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 # Connections that were given up: the server may still work for them, or wait for a replica, for ever.
@@ -35,10 +41,9 @@ _given_up: dict[str, set[str]] = {}
 
 
 class Statement(NamedTuple):
-    """A statement that is prepared once on each connection. Parameters and results are in PostgreSQL's binary form."""
+    """A statement of `SQL` that is prepared once on each connection; parameters and results are in PostgreSQL's binary form."""
 
     name: str
-    query: str
     types: tuple[int, ...]
 
 
@@ -71,7 +76,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         deadline = time.monotonic() + PATIENCE + size / BYTES_A_SECOND
         connection, name = self.pgconn, statement.name.encode()
         if statement.name not in self._statements:
-            connection.send_prepare(name, statement.query.encode(), statement.types)
+            connection.send_prepare(name, SQL[statement.name].encode(), statement.types)
             self._answered(deadline)
             self._statements.add(statement.name)
         connection.send_query_prepared(
@@ -80,29 +85,19 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return self._answered(deadline)
 
     def _answered(self, deadline: float) -> pq.abc.PGresult:
-        connection = self.pgconn
-        while connection.flush():
-            self._await(select.POLLIN | select.POLLOUT, deadline)
-            connection.consume_input()
-        found: pq.abc.PGresult | None = None
-        while True:
-            while connection.is_busy():
-                self._await(select.POLLIN, deadline)
-                connection.consume_input()
-            one = connection.get_result()
-            if one is None:
-                break
-            found = one
+        left = max(0.0, deadline - time.monotonic())
+        found: pq.abc.PGresult | None
+        try:
+            [*_, found] = self.wait(generators.execute(self.pgconn), timeout=left) or [None]
+        except psycopg.OperationalError as error:
+            late = time.monotonic() >= deadline
+            raise psycopg.OperationalError(
+                f"no answer within {PATIENCE:g} s" if late else str(error)
+            ) from None
         if found is None or found.status not in _DONE:
             said = b"" if found is None else found.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
             raise psycopg.OperationalError(said.decode(errors="replace") or "the connection is lost")
         return found
-
-    def _await(self, events: int, deadline: float) -> None:
-        poll = select.poll()
-        poll.register(self.pgconn.socket, events)
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise psycopg.OperationalError(f"no answer within {PATIENCE:g} s")
 
 
 def connect(url: str) -> Connection:
@@ -159,10 +154,8 @@ def warn_unverified(url: str) -> None:
     mode = stated.get("sslmode") or os.environ.get("PGSSLMODE", "prefer")
     elsewhere = [one for one in hosts if not re.fullmatch(r"|/.*|localhost|127\.[\d.]+|::1", one)]
     if elsewhere and mode not in ("verify-ca", "verify-full"):
-        log.warning(
-            "the database at %s need not show who it is: add sslmode=verify-full to its address",
-            ", ".join(elsewhere),
-        )
+        words = "the database at %s need not show who it is: add sslmode=verify-full to its address"
+        log.warning(words, ", ".join(elsewhere))
 
 
 def give_up(url: str, connection: Connection) -> None:

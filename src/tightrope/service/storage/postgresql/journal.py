@@ -7,12 +7,13 @@ writer out even if a lease were ever lost. What the methods promise is said in `
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import struct
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from tightrope.service.journal.entries import KINDS, LAST_BY_EVENT, Started
 from tightrope.service.journal.rows import Row
 from tightrope.service.storage.postgresql.connection import (
     PATIENCE,
+    SQL,
     Connection,
     Statement,
     connect,
@@ -36,43 +38,20 @@ from tightrope.service.storage.postgresql.schema import require_format
 
 log = logging.getLogger("tightrope.service")
 
-_PAGE, _PAUSE = 2000, 0.01
+_PAUSE: Final = 0.01
 _COLUMNS: Final = "position, time, kind, event_id, data"
 _INT2, _INT8, _TEXT, _BYTEA = 21, 20, 25, 17
 _ARRAYS: Final = {_INT2: 1005, _INT8: 1016, _TEXT: 1009, _BYTEA: 1001}
 _ROW_TYPES: Final = (_INT8, _INT8, _INT2, _TEXT, _BYTEA)
 _SNAPSHOT_TYPES: Final = (_INT8, _INT8, _TEXT, _TEXT, _BYTEA)
 
-# The row of the lease stays locked until the transaction ends, so a term ends after the last statement of it.
-_FENCE: Final = "lease AS (SELECT FROM tightrope_lease WHERE experiment = $1 AND term = $2 FOR KEY SHARE)"
-_ROWS: Final = (
-    f"INSERT INTO tightrope_journal (experiment, {_COLUMNS}) SELECT $1, * FROM "
-    "unnest($3::bigint[], $4::bigint[], $5::smallint[], $6::text[], $7::bytea[]) WHERE EXISTS (SELECT FROM lease)"
-)
 _ARRAYS_OF_ROWS: Final = tuple(_ARRAYS[one] for one in _ROW_TYPES)
-_APPEND: Final = Statement("append", f"WITH {_FENCE} {_ROWS}", (_TEXT, _INT8, *_ARRAYS_OF_ROWS))
+_ARRAYS_OF_SNAPSHOTS: Final = tuple(_ARRAYS[one] for one in _SNAPSHOT_TYPES)
+_APPEND: Final = Statement("append", (_TEXT, _INT8, *_ARRAYS_OF_ROWS))
 _APPEND_ALL: Final = Statement(
-    "append_all",
-    f"WITH {_FENCE}, written AS ({_ROWS}), "
-    "kept AS (INSERT INTO tightrope_snapshot (experiment, position, time, digest, label, state) SELECT $1, * FROM "
-    "unnest($8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::bytea[]) WHERE EXISTS (SELECT FROM lease) "
-    "ON CONFLICT (experiment, position) DO UPDATE SET digest = excluded.digest, label = excluded.label, state = excluded.state), "
-    "dropped AS (DELETE FROM tightrope_snapshot WHERE experiment = $1 AND position = ANY($13::bigint[]) "
-    "AND EXISTS (SELECT FROM lease)) SELECT FROM lease",
-    (_TEXT, _INT8, *_ARRAYS_OF_ROWS, *(_ARRAYS[one] for one in _SNAPSHOT_TYPES), _ARRAYS[_INT8]),
+    "append_all", (_TEXT, _INT8, *_ARRAYS_OF_ROWS, *_ARRAYS_OF_SNAPSHOTS, _ARRAYS[_INT8])
 )
-_FIND: Final = Statement(
-    "find",
-    f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = $1 AND event_id = ANY($2) AND kind <= {LAST_BY_EVENT} "
-    "ORDER BY position",
-    (_TEXT, _ARRAYS[_TEXT]),
-)
-_TERM: Final = (
-    "WITH held AS (SELECT experiment FROM tightrope_lease WHERE experiment = %s AND holder = %s FOR UPDATE) "
-    "UPDATE tightrope_lease lease SET term = lease.term + 1 FROM held WHERE lease.experiment = held.experiment "
-    "RETURNING lease.term"
-)
-
+_FIND: Final = Statement("find", (_TEXT, _ARRAYS[_TEXT]))
 
 # 8 MiB: of 5 million events one in 250 that is new is asked for all the same, of 20 million one in 4.
 _BITS: Final = 1 << 26
@@ -87,7 +66,6 @@ class KnownEvents:
         self._bits = bytearray(_BITS // 8)
 
     def note(self, event_ids: Iterable[str | None]) -> None:
-        """These are in the journal, or may be soon."""
         bits = self._bits
         for one in event_ids:
             if one is not None:
@@ -95,7 +73,6 @@ class KnownEvents:
                     bits[(place >> 3) % len(bits)] |= 1 << (place & 7)
 
     def may_hold(self, event_id: str) -> bool:
-        """False: it was never noted."""
         bits = self._bits
         for place in _places(blake2b(event_id.encode(), digest_size=16).digest()):
             if not bits[(place >> 3) % len(bits)] & 1 << (place & 7):
@@ -140,7 +117,7 @@ class PostgresJournal(Journal):
                 require_format(connection)
                 return True
             # What an earlier connection of ours may still do comes to nothing from here on.
-            found = connection.execute(_TERM, (self._experiment, self._lease.holder)).fetchone()
+            found = connection.execute(SQL["next_term"], (self._experiment, self._lease.holder)).fetchone()
         except (psycopg.Error, JournalError) as error:
             raise self._lost(error) from None
         if found is None:
@@ -213,10 +190,8 @@ class PostgresJournal(Journal):
         vacuum.join(PATIENCE)
 
     def probe(self) -> None:
-        """Write a row that does not matter."""
-        query = "INSERT INTO tightrope_probe AS old VALUES (%s, 1) ON CONFLICT (experiment) DO UPDATE SET count = old.count + 1"
         with self._opened() as connection:
-            connection.execute(query, (self._experiment,))
+            connection.execute(SQL["probe"], (self._experiment,))
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
         known = self._known
@@ -276,16 +251,14 @@ class PostgresJournal(Journal):
 
     def _learn_events(self, known: KnownEvents) -> None:
         """On a thread and a connection of its own, page by page: what was in the journal before the term began."""
-        query = f"SELECT event_id FROM tightrope_journal WHERE experiment = %s AND kind <= {LAST_BY_EVENT} AND event_id > %s "
-        query += f"ORDER BY event_id LIMIT {_PAGE}"
-        last, more = "", True
+        last: str | None = ""
         known.note([last])
         try:
             with connect(self._url) as connection:
-                while more and known is self._known:
-                    page = [one for (one,) in connection.execute(query, (self._experiment, last)).fetchall()]
-                    known.note(page)
-                    last, more = page[-1] if page else "", len(page) == _PAGE
+                while last is not None and known is self._known:
+                    page = connection.execute(SQL["events"], (self._experiment, last)).fetchall()
+                    known.note(one for (one,) in page)
+                    last = page[-1][0] if page else None
                     # Decisions go first.
                     time.sleep(_PAUSE)
         except (psycopg.Error, JournalError) as error:
@@ -361,17 +334,11 @@ def _columns(rows: Sequence[tuple[Any, ...]], kinds: tuple[int, ...]) -> list[by
     return [_array(kind, column) for kind, column in zip(kinds, columns, strict=True)]
 
 
-_DECODED: Final[dict[int, Callable[[bytes], Any]]] = {
-    _INT2: lambda value: int.from_bytes(value, "big", signed=True),
-    _INT8: lambda value: int.from_bytes(value, "big", signed=True),
-    _TEXT: lambda value: value.decode(),
-    _BYTEA: lambda value: value,
-}
+_whole: Final = functools.partial(int.from_bytes, byteorder="big", signed=True)
 
 
 def _row(found: pq.abc.PGresult, at: int) -> Row:
-    values = [found.get_value(at, column) for column in range(len(_ROW_TYPES))]
-    decoded: list[Any] = [
-        None if one is None else _DECODED[kind](one) for kind, one in zip(_ROW_TYPES, values, strict=True)
-    ]
-    return Row(*decoded)
+    values: list[Any] = [found.get_value(at, column) for column in range(len(_ROW_TYPES))]
+    position, time, kind = map(_whole, values[:3])
+    event_id, data = values[3:]
+    return Row(position, time, kind, None if event_id is None else event_id.decode(), data)

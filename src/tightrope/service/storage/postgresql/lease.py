@@ -23,34 +23,13 @@ from typing import Final
 import psycopg
 
 from tightrope.service.journal import JournalError
-from tightrope.service.storage.postgresql.connection import Connection, connect, failure, give_up
+from tightrope.service.storage.postgresql.connection import SQL, Connection, connect, failure, give_up
 from tightrope.service.storage.postgresql.schema import make_tables
 
 log = logging.getLogger("tightrope.service")
 
 BEAT: Final = 0.4
 LEASE: Final = 4.0
-
-_ROWS = "INSERT INTO tightrope_lease (experiment) SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING"
-# Of a connection of another role one sees the number alone.
-_LOOK = (
-    "SELECT experiment, holder, term, beat, EXISTS (SELECT FROM pg_stat_activity one WHERE one.pid = lease.pid "
-    "AND coalesce(one.backend_start = lease.connected, true)) FROM tightrope_lease lease WHERE experiment = ANY(%s)"
-)
-_TAKE = (
-    "WITH seen AS (SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS seen (experiment, term, beat)), "
-    "free AS (SELECT lease.experiment FROM tightrope_lease lease JOIN seen USING (experiment, term, beat) "
-    "ORDER BY experiment FOR UPDATE OF lease) "
-    "UPDATE tightrope_lease lease SET holder = %s, term = lease.term + 1, pid = pg_backend_pid(), "
-    "connected = (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()) "
-    "FROM free WHERE lease.experiment = free.experiment AND (SELECT count(*) FROM free) = %s"
-)
-_BEAT = (
-    "WITH held AS (SELECT experiment FROM tightrope_lease WHERE experiment = ANY(%s) AND holder = %s "
-    "ORDER BY experiment FOR NO KEY UPDATE) "
-    "UPDATE tightrope_lease lease SET beat = beat + 1 FROM held WHERE lease.experiment = held.experiment"
-)
-_GIVE_BACK = "UPDATE tightrope_lease SET holder = NULL WHERE experiment = ANY(%s) AND holder = %s"
 
 
 class Lease:
@@ -111,7 +90,7 @@ class Lease:
         self._until = 0.0
         if self._connection is not None:
             try:
-                self._connection.execute(_GIVE_BACK, (self._names, self.holder))
+                self._connection.execute(SQL["give_back"], (self._names, self.holder))
             except psycopg.Error as error:
                 log.warning("the lease is not given back: %s", failure(self._url, error))
             self._connection.close()
@@ -136,15 +115,15 @@ class Lease:
     def _kept(self) -> bool:
         connection = self._connected()
         if not self._aside:
-            if connection.execute(_BEAT, (self._names, self.holder)).rowcount == len(self._names):
+            if connection.execute(SQL["beat"], (self._names, self.holder)).rowcount == len(self._names):
                 return True
             log.warning("another process has taken over %s", ", ".join(self._names))
-        connection.execute(_GIVE_BACK, (self._names, self.holder))
+        connection.execute(SQL["give_back"], (self._names, self.holder))
         return False
 
     def _taken(self, now: float) -> bool:
         connection = self._connected()
-        rows = sorted(connection.execute(_LOOK, (self._names,)).fetchall())
+        rows = sorted(connection.execute(SQL["look"], (self._names,)).fetchall())
         seen = [(term, beat) for _, _, term, beat, _ in rows]
         if seen != self._seen:
             self._seen, self._seen_at = seen, now
@@ -154,12 +133,12 @@ class Lease:
             return False
         terms, beats = zip(*seen, strict=True)
         values = (self._names, list(terms), list(beats), self.holder, len(self._names))
-        return connection.execute(_TAKE, values).rowcount == len(self._names)
+        return connection.execute(SQL["take"], values).rowcount == len(self._names)
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
             self._connection = connection = connect(self._url)
             make_tables(connection)
-            connection.execute(_ROWS, (self._names,))
+            connection.execute(SQL["enter"], (self._names,))
             self._seen = []
         return self._connection

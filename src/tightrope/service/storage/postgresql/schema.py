@@ -9,6 +9,7 @@ needs it has as a function of the owner's, `tightrope_erase`: that takes the sea
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Final
 
 import psycopg
@@ -22,87 +23,10 @@ from tightrope.service.storage.postgresql.connection import Connection, connect,
 
 log = logging.getLogger("tightrope.service")
 
-_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS tightrope_format (version integer PRIMARY KEY)",
-    "CREATE TABLE IF NOT EXISTS tightrope_journal (experiment text NOT NULL, position bigint NOT NULL, time bigint NOT NULL, "
-    "kind smallint NOT NULL, event_id text, data bytea NOT NULL, PRIMARY KEY (experiment, position))",
-    "CREATE INDEX IF NOT EXISTS tightrope_journal_event ON tightrope_journal (experiment, event_id) "
-    f"WHERE kind <= {LAST_BY_EVENT}",
-    "CREATE INDEX IF NOT EXISTS tightrope_journal_kind ON tightrope_journal (experiment, kind, position) "
-    f"WHERE kind > {LAST_BY_EVENT}",
-    "CREATE TABLE IF NOT EXISTS tightrope_snapshot (experiment text NOT NULL, position bigint NOT NULL, time bigint NOT NULL, "
-    "digest text NOT NULL, label text, state bytea NOT NULL, PRIMARY KEY (experiment, position))",
-    "CREATE TABLE IF NOT EXISTS tightrope_probe (experiment text PRIMARY KEY, count bigint NOT NULL)",
-    # Who writes: see `lease`.
-    "CREATE TABLE IF NOT EXISTS tightrope_lease (experiment text PRIMARY KEY, term bigint NOT NULL DEFAULT 0, "
-    "beat bigint NOT NULL DEFAULT 0, holder text, pid integer, connected timestamptz)",
-    f"INSERT INTO tightrope_format SELECT {FORMAT} WHERE NOT EXISTS (SELECT FROM tightrope_format)",
-)
-
-# What is left of a row (MessagePack: link, open part, salt, sealed part) is link, open part, SHA-256 of salt and sealed part. What
-# has no sealed part, or none any more, stays as it is. The caller names rows and nothing else.
-_ERASE: Final = """
-CREATE OR REPLACE FUNCTION tightrope_erase(of_experiment text, in_term bigint, positions bigint[]) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $erase$
-DECLARE
-  old bytea; at integer; size integer; sealed integer; one bigint; done bigint := 0;
-BEGIN
-  PERFORM FROM tightrope_lease WHERE experiment = of_experiment AND term = in_term FOR KEY SHARE;
-  IF NOT FOUND THEN
-    RETURN -1;
-  END IF;
-  FOREACH one IN ARRAY positions LOOP
-    SELECT data INTO old FROM tightrope_journal WHERE experiment = of_experiment AND position = one FOR UPDATE;
-    IF NOT FOUND THEN
-      CONTINUE;
-    END IF;
-    done := done + 1;
-    IF get_byte(old, 0) <> 148 THEN
-      CONTINUE;
-    END IF;
-    at := 1;
-    FOR part IN 1..4 LOOP
-      CASE get_byte(old, at)
-        WHEN 196 THEN size := get_byte(old, at + 1); at := at + 2;
-        WHEN 197 THEN size := get_byte(old, at + 1) * 256 + get_byte(old, at + 2); at := at + 3;
-        WHEN 198 THEN
-          size := get_byte(old, at + 1) * 16777216 + get_byte(old, at + 2) * 65536 + get_byte(old, at + 3) * 256
-            + get_byte(old, at + 4);
-          at := at + 5;
-        ELSE RAISE EXCEPTION 'row % is no entry of a journal', one;
-      END CASE;
-      -- Where the open part ends, and where salt and sealed part begin.
-      IF part = 2 THEN
-        sealed := at + size;
-      ELSIF part = 3 AND size <> 16 THEN
-        RAISE EXCEPTION 'row % is no entry of a journal', one;
-      END IF;
-      IF part < 4 THEN
-        at := at + size;
-      END IF;
-    END LOOP;
-    IF at + size <> length(old) THEN
-      RAISE EXCEPTION 'row % is no entry of a journal', one;
-    END IF;
-    UPDATE tightrope_journal SET data = decode('93', 'hex') || substring(old FROM 2 FOR sealed - 1) || decode('c420', 'hex')
-      || sha256(substring(old FROM sealed + 3 FOR 16) || substring(old FROM at + 1))
-      WHERE experiment = of_experiment AND position = one;
-  END LOOP;
-  RETURN done;
-END $erase$"""
-
-# What the service's role may do. It appends to journals, it never changes or deletes a row; snapshots can be made again from them.
-_RIGHTS: Final = {
-    "tightrope_format": "SELECT",
-    "tightrope_journal": "SELECT, INSERT",
-    "tightrope_snapshot": "SELECT, INSERT, UPDATE, DELETE",
-    "tightrope_probe": "SELECT, INSERT, UPDATE",
-    "tightrope_lease": "SELECT, INSERT, UPDATE",
-}
+_SCHEMA: Final = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+_RIGHTS: Final = Path(__file__).with_name("rights.sql").read_text(encoding="utf-8")
+_TABLES: Final = [f"tightrope_{name}" for name in ("format", "journal", "snapshot", "probe", "lease")]
 _FUNCTION: Final = "tightrope_erase(text, bigint, bigint[])"
-# What an erasure vacuums, if the role may: from this version of PostgreSQL on one that is not the owner can be allowed to.
-_VACUUMED: Final = ("tightrope_journal", "tightrope_snapshot")
-_MAINTAIN_SINCE: Final = 170_000
 
 
 def make_tables(connection: Connection) -> None:
@@ -134,7 +58,8 @@ def migrate(url: str, service: str) -> str:
         raise failure(service, error) from None
     role, password = stated.get("user"), stated.get("password")
     if not role:
-        raise InvalidInput("service must name its role, postgresql://ROLE@HOST/DATABASE, but it names none.")
+        must = "name its role, postgresql://ROLE@HOST/DATABASE, but it names none"
+        raise InvalidInput(field="service", must=must)
     connection = connect(url)
     try:
         if connection.info.user == role:
@@ -166,22 +91,16 @@ def require_format(connection: Connection) -> None:
 
 def _are_there(connection: Connection) -> bool:
     """Whether tables and function are there; who may not make them need not try."""
-    asked = [f"to_regclass('{table}') IS NOT NULL" for table in _RIGHTS]
+    asked = [f"to_regclass('{table}') IS NOT NULL" for table in _TABLES]
     query = f"SELECT {' AND '.join(asked)} AND to_regprocedure('{_FUNCTION}') IS NOT NULL"
     return connection.execute(query).fetchone() == (True,)
 
 
 def _make(connection: Connection, *, commits: bool = True) -> None:
     [(schema,)] = connection.execute("SELECT quote_ident(current_schema())").fetchall()
-    statements = [
-        "SET LOCAL client_min_messages = warning",
-        "SELECT pg_advisory_xact_lock(hashtext('tightrope schema'))",
-        *_TABLES,
-        _ERASE.format(schema=schema),
-        f"REVOKE ALL ON FUNCTION {_FUNCTION} FROM PUBLIC",
-    ]
+    made = _SCHEMA.format(schema=schema, format=FORMAT, last_by_event=LAST_BY_EVENT)
     # In one message, so that a process that stops in the middle keeps no one waiting.
-    connection.execute("; ".join(["BEGIN", *statements, "COMMIT"] if commits else statements))
+    connection.execute(f"BEGIN; {made} COMMIT" if commits else made)
 
 
 def _make_role(connection: Connection, role: str, password: str | None) -> None:
@@ -198,7 +117,7 @@ def _make_role(connection: Connection, role: str, password: str | None) -> None:
 def _own(connection: Connection) -> None:
     """Take over tables that the service's role made itself, in an earlier life with one role."""
     query = "SELECT relname FROM pg_class WHERE oid = to_regclass(%s) AND relowner <> current_user::regrole"
-    for table in _RIGHTS:
+    for table in _TABLES:
         if connection.execute(query, (table,)).fetchone() is not None:
             connection.execute(f"ALTER TABLE {table} OWNER TO CURRENT_USER")
     function = "SELECT FROM pg_proc WHERE oid = to_regprocedure(%s) AND proowner <> current_user::regrole"
@@ -207,13 +126,9 @@ def _own(connection: Connection) -> None:
 
 
 def _grant(connection: Connection, role: str) -> None:
-    who = sql.Identifier(role)
-    [(schema,)] = connection.execute("SELECT current_schema()").fetchall()
-    connection.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(sql.Identifier(schema), who))
-    for table, rights in _RIGHTS.items():
-        name = sql.Identifier(table)
-        connection.execute(sql.SQL("REVOKE ALL ON {} FROM PUBLIC, {}").format(name, who))
-        connection.execute(sql.SQL("GRANT {} ON {} TO {}").format(sql.SQL(rights), name, who))
-        if connection.info.server_version >= _MAINTAIN_SINCE and table in _VACUUMED:
-            connection.execute(sql.SQL("GRANT MAINTAIN ON {} TO {}").format(name, who))
-    connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(_FUNCTION), who))
+    quoted = "SELECT quote_ident(current_schema()), quote_ident(%s)"
+    [(schema, who)] = connection.execute(quoted, (role,)).fetchall()
+    connection.execute(_RIGHTS.format(schema=schema, role=who))
+    if connection.info.server_version >= 170_000:
+        # What an erasure vacuums: before this version only the owner can be allowed to.
+        connection.execute(f"GRANT MAINTAIN ON tightrope_journal, tightrope_snapshot TO {who}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tightrope.service.http.metrics import Metrics, Sample, Samples
+from tightrope.service.metrics import Metrics, Sample, Samples
 
 
 def lines(text: str, name: str) -> list[str]:
@@ -65,5 +65,5 @@ def test_a_hard_cap_is_no_counter() -> None:
 
 
 def test_labels_are_escaped() -> None:
-    text = Metrics().text([Sample("role", "x", {"role": 'a"b\\c\nd'}, 1.0)])
+    text = Metrics().text([Sample("role", {"role": 'a"b\\c\nd'}, 1.0)])
     assert 'role="a\\"b\\\\c\\nd"' in text
