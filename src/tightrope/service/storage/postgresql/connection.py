@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import psycopg
-from psycopg import generators, pq
+from psycopg import pq
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
@@ -85,19 +85,29 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return self._answered(deadline)
 
     def _answered(self, deadline: float) -> pq.abc.PGresult:
-        left = max(0.0, deadline - time.monotonic())
-        found: pq.abc.PGresult | None
-        try:
-            [*_, found] = self.wait(generators.execute(self.pgconn), timeout=left) or [None]
-        except psycopg.OperationalError as error:
-            late = time.monotonic() >= deadline
-            raise psycopg.OperationalError(
-                f"no answer within {PATIENCE:g} s" if late else str(error)
-            ) from None
+        connection = self.pgconn
+        while connection.flush():
+            self._await(select.POLLIN | select.POLLOUT, deadline)
+            connection.consume_input()
+        found: pq.abc.PGresult | None = None
+        while True:
+            while connection.is_busy():
+                self._await(select.POLLIN, deadline)
+                connection.consume_input()
+            one = connection.get_result()
+            if one is None:
+                break
+            found = one
         if found is None or found.status not in _DONE:
             said = b"" if found is None else found.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
             raise psycopg.OperationalError(said.decode(errors="replace") or "the connection is lost")
         return found
+
+    def _await(self, events: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(self.pgconn.socket, events)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise psycopg.OperationalError(f"no answer within {PATIENCE:g} s")
 
 
 def connect(url: str) -> Connection:
