@@ -33,7 +33,9 @@ $(PAGES): requirements/docs.txt $(READY)
 reproduce: $(READY)  ## run the main job
 	$(BIN)/tightrope reproduce
 
-test: lint types layers unit  ## lint, types, layers, doctests and tests
+test: $(READY)  ## lint, types, layers, doctests and tests
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types layers $(KERNELS)/.compiled
+	@$(MAKE) --no-print-directory unit
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -45,13 +47,17 @@ types: $(READY)
 layers: $(READY)
 	$(BIN)/lint-imports
 
+# Tests start many processes: without kept byte code each would compile all modules that it imports.
+unit $(KERNELS)/.compiled: export PYTHONDONTWRITEBYTECODE :=
+
 # Compiled for this machine, kept by what their sources say.
 $(KERNELS)/.compiled: scripts/compile-kernels $(READY) $(wildcard src/tightrope/kernels/*.py)
 	NUMBA_CACHE_DIR=$(CURDIR)/$(KERNELS) $(BIN)/python scripts/compile-kernels
 	@touch $@
 
+# One worker more than the two cores of a small machine, since some tests wait for servers; tests/conftest.py orders the files.
 unit: $(READY) $(TOOLS) $(KERNELS)/.compiled
-	NUMBA_CACHE_DIR=$(CURDIR)/$(KERNELS) $(BIN)/python -m pytest -n 2 --dist loadfile
+	NUMBA_CACHE_DIR=$(CURDIR)/$(KERNELS) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 docs: $(READY) $(TOOLS) $(PAGES)  ## the documentation's site: runs the tutorials, leaves build/site/index.html, checks what was built
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import random
 import re
 import sys
@@ -137,10 +138,13 @@ def walked(play: Callable[[], Any]) -> list[tuple[str, str]]:
     """File and name of every function of the package that is called, in order."""
     called: list[tuple[str, str]] = []
 
+    inside = f"{SOURCE}{os.sep}"
+
     def note(frame: FrameType, event: str, arg: object) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and SOURCE in path.parents:
-            called.append((path.relative_to(SOURCE).as_posix(), frame.f_code.co_qualname))
+        # Millions of calls come by here, and no path is made for those of other packages.
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(inside):
+            called.append((Path(code.co_filename).relative_to(SOURCE).as_posix(), code.co_qualname))
 
     sys.setprofile(note)
     try:
