@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from numba.core.caching import IndexDataCacheFile
 
 import tightrope as tr
 from tightrope.cli import main
+from tightrope.kernels.cache import PackageCacheFile
 from tightrope.kernels.compile import announce
 
 ON_ANY_PROCESSOR = """
@@ -57,16 +59,11 @@ def test_the_bits_do_not_depend_on_the_processors_vectors(tmp_path):
 CALLER = """
 import sys
 import numpy as np
-if sys.argv[1] == "numba's own":
-    import numba.core.caching as caching
-    own = list(caching.CompileResultCacheImpl._locator_classes)
 from tightrope import kernels
+caller = kernels.horizon_twice
 if sys.argv[1] == "numba's own":
-    # Every dispatcher is given its cache when it is made, so what calls the edited function is made once more.
-    caching.CompileResultCacheImpl._locator_classes = own
-    caller = kernels.kernel(kernels.horizon_twice.py_func)
-else:
-    caller = kernels.horizon_twice
+    import numba
+    caller = numba.njit(cache=True)(caller.py_func)
 core = kernels.new_core(0, 0, 7.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), ())
 value = caller(core)
 print(value, sum(caller.stats.cache_hits.values()), caller.stats.cache_path)
@@ -144,6 +141,23 @@ def test_numbas_own_cache_would_not_notice(package, tmp_path):
     assert call(package, "numba's own", **settings)[:2] == (14.0, False)
     edit_callee(package)
     assert call(package, "numba's own", **settings)[:2] == (14.0, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"), [(PackageCacheFile, "for floats"), (IndexDataCacheFile, "for ints")]
+)
+def test_two_processes_may_fill_it_at_once(tmp_path, monkeypatch, kind, found):
+    """Each reads the index before the other one writes. Numba's own cache, which numbers its files, then gives the wrong code."""
+    first, second = (kind(str(tmp_path), "kernel-1.py311", "stamp") for _ in range(2))
+    before = second._load_index()
+    first.save("floats", "for floats")
+    index = (tmp_path / "kernel-1.py311.nbi").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(second, "_load_index", lambda: before)
+        second.save("ints", "for ints")
+    assert second.load("ints") == "for ints"
+    (tmp_path / "kernel-1.py311.nbi").write_bytes(index)
+    assert first.load("floats") == found
 
 
 def test_where_nothing_can_be_written_a_temporary_folder_serves(package, tmp_path):

@@ -1,7 +1,7 @@
 """Where compiled code is kept.
 
-Numba's own cache looks at the file of a function alone, and would go on using a kernel after a function that it calls in another
-file has changed. Ours is stamped with the content of all files that kernels are made of.
+Numba's own cache looks only at the file of a function, and would go on using a kernel after a function that it calls in another
+file has changed. Ours is stamped with the content of all files that kernels are made of. Several processes may fill it at once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 from numba.core import caching, config
 
@@ -40,10 +41,40 @@ class PackageCacheLocator(caching.InTreeCacheLocator):
         return locator
 
 
-caching.CompileResultCacheImpl._locator_classes = [
-    PackageCacheLocator,
-    *caching.CompileResultCacheImpl._locator_classes,
-]
+class PackageCacheFile(caching.IndexDataCacheFile):
+    """Numba numbers the files of a function, so that two processes that compile at once may give one number to two signatures.
+
+    Here a file is named after what it holds. What the other process added to the index meanwhile is compiled once more at worst.
+    """
+
+    def save(self, key, data):
+        named = hashlib.sha256(repr((self._source_stamp, key)).encode()).hexdigest()
+        name = self._index_name.removesuffix("nbi") + f"{named[:16]}.nbc"
+        self._save_data(name, data)
+        self._save_index({**self._load_index(), key: name})
+
+
+class PackageCacheImpl(caching.CompileResultCacheImpl):
+    """Numba's own, but for where code is kept."""
+
+    _locator_classes: ClassVar[list[Any]] = [PackageCacheLocator]
+
+
+class PackageCache(caching.FunctionCache):
+    """The cache of one kernel."""
+
+    _impl_class = PackageCacheImpl
+
+    def __init__(self, py_func):
+        super().__init__(py_func)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = PackageCacheFile(self._cache_path, self._impl.filename_base, stamp)
+
+
+def keep(dispatcher):
+    """The same dispatcher, whose code is kept from now on; as Numba's `enable_caching` does it."""
+    dispatcher._cache = PackageCache(dispatcher.py_func)
+    return dispatcher
 
 
 @functools.cache

@@ -31,17 +31,19 @@ except ModuleNotFoundError:
         return function
 
 else:
-    from tightrope.kernels.cache import writable_folder
+    from tightrope.kernels.cache import keep, writable_folder
 
     _FOLDER = writable_folder(__file__)
-    _OPTIONS = {
-        "cache": _FOLDER is not None,
-        **({"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}),
-    }
-    kernel = numba.njit(**_OPTIONS)
-    released = numba.njit(nogil=True, **_OPTIONS)
+    _OPTIONS = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
+
+    def _compiler(**options):
+        compiled = numba.njit(**options, **_OPTIONS)
+        return compiled if _FOLDER is None else lambda function: keep(compiled(function))
+
+    kernel = _compiler()
+    released = _compiler(nogil=True)
     # For what is called so often that a call would cost more than the work.
-    inlined = numba.njit(forceinline=True, **_OPTIONS)
+    inlined = _compiler(forceinline=True)
 
     def entry(function, *arguments):
         """The code of `function` for arguments of the types of these, without the look at every argument of every call.
