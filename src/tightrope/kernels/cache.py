@@ -13,7 +13,6 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
 
 from numba.core import caching, config
 
@@ -57,7 +56,7 @@ class PackageCacheFile(caching.IndexDataCacheFile):
 class PackageCacheImpl(caching.CompileResultCacheImpl):
     """Numba's own, but for where code is kept."""
 
-    _locator_classes: ClassVar[list[Any]] = [PackageCacheLocator]
+    _locator_classes = [PackageCacheLocator]  # noqa: RUF012
 
 
 class PackageCache(caching.FunctionCache):
