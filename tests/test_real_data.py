@@ -334,7 +334,7 @@ def test_costs_seen_before_are_not_taught() -> None:
     known.warm_start(unit_rows(rng, 5, 4), None, rng.random(5))
     assert known.hooks.reward_model().n_learnt == 5
     with pytest.raises(
-        tr.InvalidInput, match="costs are seen before acting here: warm_start takes the rewards"
+        tr.InvalidInput, match="costs are seen before acting; warm_start\\(\\) takes only the rewards"
     ):
         known.warm_start(unit_rows(rng, 5, 4), None, rng.random(5), np.zeros((5, 1)))
 

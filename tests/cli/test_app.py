@@ -28,7 +28,10 @@ from tightrope.errors import SolverError
             ["reproduce", "mbb"],
             "study must be one of mab, hospital, bounds, tail, shadow-price, all, but got 'mbb'",
         ),
-        (["calibrate", "hospital", "--source", "none.csv"], "--source: none.csv must be a file"),
+        (
+            ["calibrate", "hospital", "--source", "none.csv"],
+            "--source must be an existing file, but got 'none.csv'",
+        ),
     ],
 )
 def test_bad_usage_is_2_without_a_traceback(capsys, small, argv, says):

@@ -79,7 +79,7 @@ def test_a_policy_may_be_told_when_each_cost_is_seen_without_rules(kind, tmp_pat
     ]
     with pytest.raises(tr.InvalidInput, match="one of them for each of 2 constraints, but got"):
         made(kind, ["before", "later"])
-    with pytest.raises(tr.InvalidInput, match="cost is the model of the costs that are seen after"):
+    with pytest.raises(tr.InvalidInput, match="cost is a model of costs that are seen after acting"):
         made(kind, ["before", "before"])
 
 

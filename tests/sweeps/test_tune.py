@@ -228,6 +228,10 @@ def test_what_explores_too_little_is_passed_over_for_the_regret_it_has_later(tmp
     assert f"# {found.words[0]}" in found.path.read_text()
 
 
+def explore(policy):
+    return policy.hooks.settings()["explore"]
+
+
 def _changed(monkeypatch, change):
     """Simulations whose rewards are changed: `change(policy, rounds, seed)` is added to all of a run."""
     real = cells.simulate
@@ -252,7 +256,7 @@ def test_the_next_has_its_turn_until_one_holds_at_all_lengths(tmp_path, monkeypa
         0.7: {50: 20.0, 100: -60.0, 250: 90.0},
         0.85: dict.fromkeys((50, 100, 250), 10.0),
     }
-    _changed(monkeypatch, lambda policy, rounds, seed: gain.get(policy.explore, {}).get(rounds, 0.0))
+    _changed(monkeypatch, lambda policy, rounds, seed: gain.get(explore(policy), {}).get(rounds, 0.0))
     found = tune(make_spec(SWEPT), "violation<=1e9", tmp_path, workers=1)
     assert [trial.settings["policy.explore"] for trial in found.trials] == [0.5, 0.7, 0.85]
     assert [len(trial.checks) for trial in found.trials] == [3, 2, 3]
@@ -269,9 +273,9 @@ def test_settings_are_worth_it_where_the_spec_as_it_stands_misses_the_target(tmp
 
     def strained(policy, env, rounds, replications, seed, **options):
         run = real(policy, env, rounds, replications, seed, **options)
-        above = 99.0 if policy.explore == 1.0 and rounds == 250 else -99.0
+        above = 99.0 if explore(policy) == 1.0 and rounds == 250 else -99.0
         cost = np.full_like(run.cost, above)
-        return replace(run, cost=cost, mean_cost=cost, reward=run.reward + 50.0 * policy.explore)
+        return replace(run, cost=cost, mean_cost=cost, reward=run.reward + 50.0 * explore(policy))
 
     monkeypatch.setattr(cells, "simulate", strained)
     found = tune(make_spec(SWEPT), None, tmp_path, workers=1)
@@ -317,7 +321,7 @@ def test_of_several_policies_the_best_is_what_settings_have_to_beat(tmp_path, mo
         {"kind": "shadow-price", "name": "second", "seed": 1},
     ]
     gain = {(1.0, 1): 100.0, (0.5, 0): 50.0, (0.7, 0): 20.0, (0.85, 0): 10.0}
-    _changed(monkeypatch, lambda policy, rounds, seed: gain.get((policy.explore, policy.seed), 0.0))
+    _changed(monkeypatch, lambda policy, rounds, seed: gain.get((explore(policy), policy.seed), 0.0))
     found = tune(make_spec({**SWEPT, "policy": policies}), "violation<=1e9", tmp_path, workers=1)
     assert len(found.trials) == 5
     assert found.words[-1] == "tuning was not worth it: serve second as it stands"
@@ -331,7 +335,7 @@ def test_the_spec_as_it_stands_may_meet_the_target_alone(tmp_path, monkeypatch):
 
     def strained(policy, env, rounds, replications, seed, **options):
         run = real(policy, env, rounds, replications, seed, **options)
-        cost = np.full_like(run.cost, -1.0 if policy.explore == 1.0 else 1.0)
+        cost = np.full_like(run.cost, -1.0 if explore(policy) == 1.0 else 1.0)
         return replace(run, cost=cost, mean_cost=cost)
 
     monkeypatch.setattr(cells, "simulate", strained)

@@ -138,9 +138,11 @@ class Encoder:
         return np.asarray(self.design(rows) / self.norm)
 
     def fit_transform(self, table: Any, columns: Sequence[str] | Mapping[str, Any] | None = None) -> Array:
+        """`fit`, then `transform` of the same table."""
         return self.fit(table, columns).transform(table)
 
     def design(self, table: Any) -> Array:
+        """`transform`, not divided by the norm."""
         self._require_fitted()
         return _design(self.columns, Frame(table, list(self.columns)))
 
@@ -173,9 +175,11 @@ class Encoder:
         return [name for name, is_outside in self._numbers if is_outside(context.get(name))]
 
     def example(self) -> dict[str, Any]:
+        """A context that it takes."""
         return {name: column.example() for name, column in self.columns.items()}
 
     def schema(self) -> dict[str, Any]:
+        """What a context may be, as JSON Schema."""
         needed = [name for name, column in self.columns.items() if column.missing == "error"]
         properties = {name: column.schema() for name, column in self.columns.items()}
         for name in properties.keys() - {*needed}:
@@ -209,6 +213,7 @@ class Encoder:
     # Plain data
 
     def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data, for JSON or a spec."""
         self._require_fitted()
         # By way of bytes, which leave lists where `to_builtins` leaves tuples: what is read back is what was given.
         columns = msgspec.msgpack.decode(msgspec.msgpack.encode(self.columns))
@@ -216,6 +221,7 @@ class Encoder:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
+        """Make an encoder from what `to_dict` gave."""
         if not isinstance(data, Mapping):
             raise InvalidInput(field="an encoder", must="be a table", got=data)
         for name in data:

@@ -126,6 +126,7 @@ class Auto(Composite):
 
     @property
     def followed(self) -> Model:
+        """The candidate that decides now."""
         return self.models[int(self._counts[_FOLLOWED])]
 
     _in_use = followed

@@ -312,11 +312,13 @@ class Ensemble(Model):
         return made
 
     def take(self, result: Result) -> None:
+        """Use the fit that was made in the background from now on."""
         if not self._clock[UNDER_WAY] or result != [int(self._clock[MARK_UNDER_WAY])]:
             raise InvalidInput(f"no fit with the mark {result} is under way.")
         self._take_up()
 
     def prepare(self) -> None:
+        """Fit what is in use, so that the next decision need not wait."""
         if self.fits:
             self._in_force()
 

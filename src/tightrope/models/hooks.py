@@ -37,12 +37,13 @@ def _hook(otherwise: Callable[Concatenate[Model, _P], _T]) -> Callable[Concatena
     return ask
 
 
-def _told(name: str, otherwise: Any) -> Callable[[Model], Any]:
+def _told(name: str, otherwise: Any, doc: str = "") -> Callable[[Model], Any]:
     """An attribute of a model or of its class. `Model.__getattr__`, which explains missing sizes, would make a miss slow."""
 
     def ask(model: Model) -> Any:
         return getattr(model, name) if hasattr(type(model), name) else vars(model).get(name, otherwise)
 
+    ask.__doc__ = doc
     return ask
 
 
@@ -118,10 +119,12 @@ def require_shift(model: Model) -> None:
         raise InvalidInput(f"{problem}: define `shift(output, by)` in its class.")
 
 
-# Outcomes learnt until one counts half of what it did, or a time such as "2h"; None for one that forgets nothing.
-half_life: Callable[[Model], float | str | None] = _told("half_life", None)
-# Outcomes learnt so far, where the model counts them; else 0.
-n_learnt: Callable[[Model], int] = _told("n_learnt", 0)
+half_life: Callable[[Model], float | str | None] = _told(
+    "half_life", None, 'After how many outcomes, or after what time such as "2h", one counts half; None if it forgets nothing.'
+)  # fmt: skip
+n_learnt: Callable[[Model], int] = _told(
+    "n_learnt", 0, "How many outcomes it has learnt; 0 if it does not count them."
+)
 
 
 @_hook
@@ -203,8 +206,9 @@ def least_norm(model: Model, horizon: float) -> Array | None:
 # Fits, beside decisions
 
 
-# How often it was fitted anew to what it keeps, after which prices are solved anew; 0 where every outcome moves it.
-fits: Callable[[Model], int] = _told("fits", 0)
+fits: Callable[[Model], int] = _told(
+    "fits", 0, "How often it was refitted; prices are solved again after each fit."
+)
 
 
 @_hook

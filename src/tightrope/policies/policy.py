@@ -452,7 +452,7 @@ class Policy:
                 w = self._observed_costs(costs, usage, pending[1], pending[4])
                 if self._cost is not None:
                     hooks.check_outcome(self._cost, w)
-        if y is None and w is None:
+        if y is None and not parts & pending[0]:
             raise InvalidInput("learn needs a reward, costs, or both.")
         self._note_decision(number)
         self._learn_outcome(pending, y, w, complete=not pending[0] & ~parts)

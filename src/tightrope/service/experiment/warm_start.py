@@ -96,7 +96,8 @@ def _offers(policy: Policy, spec: Spec, read: PolicyInput, past: Log, x: Array |
         if past.columns.group is None and any(rule.among is not None for rule in rules):
             return None
     offers = []
-    for i in range(max(0, len(past) - int(getattr(policy, "memory", 0))), len(past)):
+    room = int(policy.hooks.settings().get("memory", 0))
+    for i in range(max(0, len(past) - room), len(past)):
         used = {name: by_action[i].tolist() for name, by_action in known.items()}
         group = past.context_group(i)
         W = np.empty((len(spec.actions), 0)) if rules is None else rules.costs(usage=used, group=group)
