@@ -666,7 +666,11 @@ class Policy:
             hooks.note_decision(model, number)
 
     def _parameter(self, name: str) -> Any:
-        return getattr(self, name) if hasattr(self, name) else getattr(self, f"_{name}")
+        for kept in (name, f"_{name}"):
+            if hasattr(self, kept):
+                return getattr(self, kept)
+        where = f"must be kept in an attribute `{name}` or `_{name}`"
+        raise InvalidInput(f"the parameter {name!r} of {type(self).__name__}'s constructor {where}.")
 
     def _make_room(self, arrays: Arrays) -> None:
         """Let models whose arrays grow have room for what they are given."""
