@@ -256,6 +256,11 @@ class Drawn(tr.policies.Policy):
         return tr.policies.Choice(int(self._uniform() * J), np.zeros(J), np.zeros(J))
 
 
+class Misplaced(Drawn):
+    def _choose(self, offer):
+        return super()._choose(offer)._replace(row=3)
+
+
 class Careless(Drawn):
     def __init__(self, n_actions=3, *, heat=1.0, seed=0):
         super().__init__(n_actions, seed=seed)
@@ -266,6 +271,7 @@ class Careless(Drawn):
     ("broken", "says"),
     [
         (Drawn, "with probability 1: give Choice the `probabilities` of all rows, or NaN for each"),
+        (Misplaced, "Misplaced._choose must give one of 3 rows, from 0, with rewards, values and maybe"),
         (
             Careless,
             "the parameter 'heat' of Careless's constructor must be kept in an attribute `heat` or `_heat`",

@@ -21,7 +21,7 @@ from tightrope.models import Model, hooks
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import NO_DECISION, make_room
 from tightrope.offer import Offer, OfferReader, rounds_given, rows_for_each
-from tightrope.policies.choices import Choice, one_hot
+from tightrope.policies.choices import Choice, checked_choice, one_hot
 from tightrope.policies.decision import NOBODY, Decision, Explanation, Labels, Quote, Sampling
 from tightrope.policies.hooks import PolicyHooks, learnt_by, received, restored
 from tightrope.policies.notebook import policy_page
@@ -624,7 +624,7 @@ class Policy:
         return self._book(self._weigh(offer), forced)
 
     def _weigh(self, offer: Offer) -> Quote:
-        choice = self._choose(offer)
+        choice = checked_choice(self._choose(offer), len(offer.ids), type(self).__name__)
         return Quote(offer, self._decision(offer, choice, NOBODY), self._pending.owner, choice)
 
     def _book(self, quote: Quote, row: int | None) -> Decision:
