@@ -233,6 +233,16 @@ def test_what_the_walks_name_is_there() -> None:
             tree = next(one for one in tree.body if getattr(one, "name", None) == part)  # type: ignore[attr-defined,assignment]
 
 
+def test_what_is_named_beside_the_walks_is_there() -> None:
+    [part] = re.findall(r"^## Six walks$(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
+    words = {word for path in SOURCE.rglob("*.py") for word in re.findall(r"\w+", path.read_text("utf-8"))}
+    for named in set(re.findall(r"`([\w./]+)`", part)):
+        if named.endswith(".py"):
+            assert (SOURCE / named).exists() or (ROOT / named).exists(), named
+        elif "/" not in named:
+            assert set(named.split(".")) <= words, named
+
+
 # --- the size of files ---
 
 

@@ -245,6 +245,43 @@ def test_an_impossible_probability_is_told():
     assert "decision.probability must lie in (0, 1]" in "\n".join(check_policy(Boastful))
 
 
+class Drawn(tr.policies.Policy):
+    """Draws, and says nothing of it."""
+
+    def __init__(self, n_actions=3, *, seed=0):
+        self._n_actions, self.seed = n_actions, seed
+
+    def _choose(self, offer):
+        J = len(offer.ids)
+        return tr.policies.Choice(int(self._uniform() * J), np.zeros(J), np.zeros(J))
+
+
+class Misplaced(Drawn):
+    def _choose(self, offer):
+        return super()._choose(offer)._replace(row=3)
+
+
+class Careless(Drawn):
+    def __init__(self, n_actions=3, *, heat=1.0, seed=0):
+        super().__init__(n_actions, seed=seed)
+        self.temperature = heat
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        (Drawn, "with probability 1: give Choice the `probabilities` of all rows, or NaN for each"),
+        (Misplaced, "Misplaced._choose must give one of 3 rows, from 0, with rewards, values and maybe"),
+        (
+            Careless,
+            "the parameter 'heat' of Careless's constructor must be kept in an attribute `heat` or `_heat`",
+        ),
+    ],
+)
+def test_what_a_policy_of_ones_own_has_forgotten_is_told(broken, says):
+    assert says in "\n".join(check_policy(broken))
+
+
 # Environments of one's own
 
 

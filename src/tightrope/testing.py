@@ -121,6 +121,17 @@ class PolicySuite:
             good = math.isnan(p) or 0.0 < p <= 1.0 + 1e-12
             _must(good, f"decision.probability must lie in (0, 1], or be nan, but is {p}")
 
+    def test_what_it_draws_has_a_probability(self) -> None:
+        """Where another seed chooses another action in the same state, neither was certain."""
+        env, policy = self.environment(), self.make()
+        for t in range(1, ROUNDS + 1) if isinstance(policy, Policy) else ():
+            (drawn,) = _rounds(policy.copy(t), env, start=t, rounds=1, learn=False)
+            (shown,) = _rounds(policy, env, start=t, rounds=1)
+            told = [getattr(one.decision, "probability", 1.0) for one in (drawn, shown)]
+            remedy = "give Choice the `probabilities` of all rows, or NaN for each"
+            words = f"another seed chose {drawn.action} where it chose {shown.action}, with probability 1: {remedy}"
+            _must(drawn.action == shown.action or told != [1.0, 1.0], words)
+
     def test_it_is_restored_exactly(self) -> None:
         """What the `settings` and `state` of a `Policy` give is the whole of it: restored, it acts alike."""
         env, policy = self.environment(), self.make()

@@ -107,6 +107,22 @@ def test_a_name_is_taken_once_and_data_need_one() -> None:
         unregistered("a", 0.1, 0.2).to_data()
 
 
+def test_what_a_kind_must_be_is_told() -> None:
+    @dataclass(frozen=True, repr=False)
+    class Bare(DecisionRule):
+        action: ChosenActions
+        at_most: ShareOfDecisions
+
+    @dataclass
+    class Soft(DecisionRule):
+        action: ChosenActions
+
+    with pytest.raises(tr.InvalidInput, match="Bare must have a field `among`, as every Rule"):
+        Bare("a", 0.5)
+    with pytest.raises(tr.InvalidInput, match="Soft must be a frozen dataclass"):
+        Soft("a")
+
+
 def test_from_a_file_that_the_spec_names(tmp_path: Path) -> None:
     """Nobody has registered it: the spec says where it is."""
     source = inspect.getsource(Band)

@@ -61,7 +61,7 @@ def fit(
     ----------
     log
         A table (.csv, .csv.gz, .parquet) with a row for each decision, or a journal of the service, which knows its columns: a
-        SQLite file, its --data folder, or postgresql://…
+        SQLite file, its --data folder, or an address as for `serve --database`.
     spec
         A TOML file whose actions, rules, context and policy the new spec takes over.
     model

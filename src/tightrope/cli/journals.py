@@ -14,7 +14,8 @@ from tightrope.cli.app import DEFAULT, Output, Trust, command
 from tightrope.cli.tables import table
 from tightrope.errors import InvalidInput
 
-Source = Annotated[str, Parameter(help="A SQLite journal, the service's --data folder, or postgresql://…")]
+_SOURCE = "A SQLite journal, the service's --data folder, or an address as for `serve --database`."
+Source = Annotated[str, Parameter(help=_SOURCE)]
 _EXPERIMENT = "The experiment in a folder or database; required if it holds several."
 ExperimentName = Annotated[str | None, Parameter(help=_EXPERIMENT)]
 _HEADS = "Folder of the heads that `serve` keeps on this machine for journals in a database; by default your state folder."

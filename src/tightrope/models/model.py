@@ -101,6 +101,10 @@ class Model(ABC):
     def settings(self) -> dict[str, Any]:
         """Plain data from which an equal, untaught model can be made."""
         names = inspect.signature(type(self)).parameters
+        for name in names:
+            if not hasattr(self, name):
+                where = f"must be kept in an attribute `{name}`"
+                raise InvalidInput(f"the parameter {name!r} of {type(self).__name__}'s constructor {where}.")
         return {"model": self.kind, **{name: getattr(self, name) for name in names}}
 
     def copy(self) -> Self:

@@ -12,7 +12,15 @@ from tightrope.models import Model, hooks
 from tightrope.models.model import missing_sizes
 from tightrope.validation import Array, finite_number
 
-__all__ = ["Choice", "best_row", "copy_of_model", "estimates", "failure_probability", "one_hot"]
+__all__ = [
+    "Choice",
+    "best_row",
+    "checked_choice",
+    "copy_of_model",
+    "estimates",
+    "failure_probability",
+    "one_hot",
+]
 
 
 class Choice(NamedTuple):
@@ -60,3 +68,16 @@ def one_hot(row: int, J: int) -> Array:
 def best_row(values: Array) -> int:
     """The lowest row whose value ties with the highest."""
     return int(kernels.first_of_the_best(values))
+
+
+def checked_choice(choice: Any, J: int, who: str) -> Choice:
+    """What the `_choose` of a policy has given for J rows, or an error that says what it must give."""
+    if not isinstance(choice, Choice):
+        words = f"must return a Choice(row, rewards, values), but returned {choice!r}"
+        raise InvalidInput(f"{who}._choose {words}.")
+    by_row = [one for one in choice[1:4] if one is not None]
+    if not 0 <= choice.row < J or any(len(one) != J for one in by_row):
+        got = f"row {choice.row}, with {', '.join(str(len(one)) for one in by_row)} numbers"
+        must = f"one of {J} rows, from 0, with rewards, values and maybe probabilities of {J} numbers each"
+        raise InvalidInput(f"{who}._choose must give {must}, but gave {got}.")
+    return choice

@@ -21,7 +21,7 @@ from tightrope.models import Model, hooks
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import NO_DECISION, make_room
 from tightrope.offer import Offer, OfferReader, rounds_given, rows_for_each
-from tightrope.policies.choices import Choice, one_hot
+from tightrope.policies.choices import Choice, checked_choice, one_hot
 from tightrope.policies.decision import NOBODY, Decision, Explanation, Labels, Quote, Sampling
 from tightrope.policies.hooks import PolicyHooks, learnt_by, received, restored
 from tightrope.policies.notebook import policy_page
@@ -624,7 +624,7 @@ class Policy:
         return self._book(self._weigh(offer), forced)
 
     def _weigh(self, offer: Offer) -> Quote:
-        choice = self._choose(offer)
+        choice = checked_choice(self._choose(offer), len(offer.ids), type(self).__name__)
         return Quote(offer, self._decision(offer, choice, NOBODY), self._pending.owner, choice)
 
     def _book(self, quote: Quote, row: int | None) -> Decision:
@@ -666,7 +666,11 @@ class Policy:
             hooks.note_decision(model, number)
 
     def _parameter(self, name: str) -> Any:
-        return getattr(self, name) if hasattr(self, name) else getattr(self, f"_{name}")
+        for kept in (name, f"_{name}"):
+            if hasattr(self, kept):
+                return getattr(self, kept)
+        where = f"must be kept in an attribute `{name}` or `_{name}`"
+        raise InvalidInput(f"the parameter {name!r} of {type(self).__name__}'s constructor {where}.")
 
     def _make_room(self, arrays: Arrays) -> None:
         """Let models whose arrays grow have room for what they are given."""

@@ -352,6 +352,13 @@ Name: TypeAlias = Annotated[str, _text]
 @functools.cache
 def _readers(cls: type[Rule]) -> dict[str, tuple[Callable[[str, object], object], bool]]:
     """For each field whose type says how it is read: how, and whether None may stand for nothing."""
+    if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise InvalidInput(f"{cls.__name__} must be a frozen dataclass: @dataclass(frozen=True, repr=False).")
+    there = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+    for base in (Rule, DecisionRule, UsageRule):
+        for name in base.__annotations__ if issubclass(cls, base) else ():
+            if name not in there and not hasattr(cls, name):
+                raise InvalidInput(f"{cls.__name__} must have a field `{name}`, as every {base.__name__}.")
     hints = get_type_hints(cls, include_extras=True)
     readers = {}
     for one in fields(cls):  # type: ignore[arg-type]

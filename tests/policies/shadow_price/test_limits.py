@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,25 @@ def run(policy, T, seed=0):
         taken += decision.name == "a"
         policy.learn(decision, (1.0, 0.2)[decision.action] + 0.1 * rng.normal())
     return taken / T
+
+
+def test_a_limit_that_follows_from_other_fields_is_not_moved():
+    @dataclass(frozen=True, repr=False)
+    class Target(tr.rules.UsageRule):
+        name: str
+        target: float
+        range: tuple[float, float] = (0.0, 1.0)
+        among: None = None
+        seen: str = "before"
+
+        @property
+        def at_most(self):
+            return self.target + 0.1
+
+    rules = tr.Rules([Target("hours", 0.5)], actions=["a", "b"])
+    policy = tr.ShadowPrice(rules, reward=tr.ArmMeans(2))
+    with pytest.raises(tr.InvalidInput, match=r"the limit of 'hours' follows from other fields of Target"):
+        policy.change_limit("hours", 0.7)
 
 
 @pytest.mark.parametrize("forgive", [False, True])

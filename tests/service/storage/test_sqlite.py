@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import apsw
 import pytest
 
+from tightrope.errors import InvalidInput
 from tightrope.service.journal import JournalError, JournalLocked
 from tightrope.service.journal.conformance import JournalSuite
 from tightrope.service.journal.contract import Journal
 from tightrope.service.journal.rows import Row
 from tightrope.service.offline.replay import verify
-from tightrope.service.storage import journal_at
+from tightrope.service.storage import journal_at, open_journal
 from tightrope.service.storage.sqlite import SqliteJournal
 from workbench import Bench, code, play, visit, ward
 
@@ -26,6 +28,21 @@ class TestSqliteJournal(JournalSuite):
 
     def make(self) -> Journal:
         return journal_at(f"sqlite:{self.folder}", "ward")
+
+
+def test_a_journal_is_read_at_the_address_that_it_was_written_at(tmp_path: Path) -> None:
+    address = f"sqlite:{tmp_path}"
+    bench = Bench(ward(), journal_at(address, "ward"))
+    play(bench, 10)
+    bench.experiment.close()
+    for experiment in (None, "ward"):
+        with contextlib.closing(open_journal(address, experiment)) as journal:
+            assert journal.last() == verify(journal).entries > 1
+    with pytest.raises(
+        InvalidInput, match="experiment must be given: a database holds the journals of several"
+    ):
+        open_journal("memory:")
+    assert open_journal("memory:", "ward").last() == 0
 
 
 def test_a_journal_keeps_its_state_across_files_and_restarts(tmp_path: Path) -> None:

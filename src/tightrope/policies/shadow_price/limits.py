@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from tightrope.errors import InvalidInput
@@ -13,6 +13,10 @@ def with_limit(rules: Rules, k: int, limit: float) -> tuple[Rules, float]:
     """The rules with another limit in column k, and by how much its costs change."""
     column = rules.columns[k]
     old: Any = column.rule
+    if column.side not in {one.name for one in fields(old)}:
+        raise InvalidInput(
+            f"the limit of {rules.names[k]!r} follows from other fields of {old!r}: make a policy with new rules."
+        )
     new = replace(old, **{column.side: limit})
     if new.scale != old.scale:
         raise InvalidInput(

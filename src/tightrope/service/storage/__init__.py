@@ -7,8 +7,8 @@ experiments of a process lead or stand by together, it also has `journals(addres
 An address may hold a password, so it need not be on the command line: `env:NAME` is what the environment variable NAME holds,
 `file:PATH` what is in a file. No error shows one.
 
->>> storages()
-['memory', 'postgresql', 'sqlite']
+>>> {"memory", "postgresql", "sqlite"} <= set(storages())
+True
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Jou
 
 
 def open_journal(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
-    """A journal to read: a SQLite file, a folder of them, or the URL of a database; of several, by the experiment's name."""
+    """A journal to read: a SQLite file, a folder of them, or an address; of several, by the experiment's name."""
     journal = _found(source, experiment, read_only=True)
     journal.open()
     return journal
@@ -88,11 +88,17 @@ def migrate(address: str, service: str) -> str:
 
 
 def _found(source: str | os.PathLike[str], experiment: str | None, *, read_only: bool) -> Journal:
-    source = stated_address(source) if isinstance(source, str) else source
-    if isinstance(source, str) and "://" in source:
-        if experiment is None:
-            raise InvalidInput(field="experiment", must="be given: a database holds the journals of several")
-        return journal_at(source, experiment, read_only=read_only)
+    if isinstance(source, str):
+        source = stated_address(source)
+        scheme, colon, place = source.partition(":")
+        if colon and scheme == "sqlite":
+            source = place
+        elif "://" in source or (colon and scheme in storages()):
+            if experiment is None:
+                raise InvalidInput(
+                    field="experiment", must="be given: a database holds the journals of several"
+                )
+            return journal_at(source, experiment, read_only=read_only)
     if not read_only and not Path(source).exists():
         raise InvalidInput(f"there is no journal at {str(source)!r}.")
     if Path(source).is_dir():
