@@ -62,7 +62,8 @@ def warm_up(
     outcome: np.ndarray,
 ) -> None:
     """The outcomes teach the model; what was on offer gives prices from the first decision on."""
-    offers = [{"features": env.features[c], "costs": env.costs[c]} for c in context[: policy.memory].tolist()]
+    # It remembers 2,048 rounds, unless you set `memory`.
+    offers = [{"features": env.features[c], "costs": env.costs[c]} for c in context[:2048].tolist()]
     policy.warm_start(env.features[context], ward, outcome, offers=offers)
 
 
