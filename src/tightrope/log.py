@@ -498,7 +498,7 @@ def units(frame: Frame, names: str | Sequence[str]) -> Codes:
 
 def _require_two(groups: Codes) -> Codes:
     if groups.max() == 0:
-        raise InvalidInput("groups must be at least 2, but all rows belong to one.")
+        raise InvalidInput(field="groups", must="be at least 2, but all rows belong to one")
     return groups
 
 

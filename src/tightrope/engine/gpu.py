@@ -90,9 +90,8 @@ def simulate_many(
     >>> runs = simulate_many(policies, env, rounds=1000, replications=10_000)  # doctest: +SKIP
     """
     if isinstance(env, Drifting):
-        raise InvalidInput(
-            f"env must not change during the run on a GPU, but got {env!r}: use engine='cpu', which plays its phases."
-        )
+        remedy = "Use engine='cpu', which runs its phases."
+        raise InvalidInput(field="env", must="not change during the run on a GPU", got=env, remedy=remedy)
     if not isinstance(env, Tabular):
         raise InvalidInput(field="env", must="be a Tabular environment on a GPU", got=env)
     if env.seen_mixed:

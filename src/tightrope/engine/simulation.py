@@ -104,7 +104,9 @@ def simulate(
         env = Custom.of(env)
     for method in ("decide", "learn", "copy"):
         if not callable(getattr(policy, method, None)):
-            raise InvalidInput(f"policy must have a method {method}, but {type(policy).__name__} has none.")
+            raise InvalidInput(
+                field="policy", must=f"have a method {method}, but {type(policy).__name__} has none"
+            )
     require_choice("engine", engine, get_args(Engine))
     policy = for_problem(policy, env.problem())
     if engine != "cpu":

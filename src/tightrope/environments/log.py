@@ -78,7 +78,7 @@ def from_log(
     codes, actions = log.actions, log.action_names
     require_finite(f"column {reward!r}", log.rewards)
     if rules is None and usage:
-        raise InvalidInput("usage must come with the rules that limit it")
+        raise InvalidInput(field="usage", must="come with the rules that limit it")
     known: dict[str, Array] = {}
     used: dict[str, Array] = {}
     for one, source in (usage or {}).items():

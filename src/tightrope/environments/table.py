@@ -418,7 +418,7 @@ def _usage(
 ) -> dict[str, Array]:
     """What each action uses in each context, (C, J), by the names in the rules."""
     if rules is None and given:
-        raise InvalidInput("usage must come with the rules that limit it")
+        raise InvalidInput(field="usage", must="come with the rules that limit it")
     usage: dict[str, Array] = {}
     for name, source in given.items():
         if not isinstance(source, str):
