@@ -344,7 +344,12 @@ def test_seed_keys_are_philox_s() -> None:
         (po(tr.ArmMeans(3), constraints=257), world(K=257), "single", "up to 256 constraints.*engine='cpu'"),
         (po(tr.Ridge(3, ridge=1e-5)), world(), "single", "ridge must be at least 0.0001.*precision='double'"),
         (po(tr.Ridge(3, ridge=1e-8)), world(), "double", "ridge must be at least 1e-06.*engine='cpu'"),
-        (tr.PessimisticOptimistic(reward=tr.Ridge(3), constraints=2), world(), "single", "can't measure Slater"),
+        (
+            tr.PessimisticOptimistic(reward=tr.Ridge(3), constraints=2),
+            world(),
+            "single",
+            "can't measure Slater",
+        ),
         (tr.policies.POLICIES["greedy"](tr.Ridge(3)), world(), "single", "Greedy can't run on a GPU"),
         (tr.policies.RoundRobin(4), world(), "single", "does not fit"),
         (po(tr.ArmMeans(3), constraints=1), world(), "single", "but the policy has 1"),
