@@ -59,7 +59,7 @@ def test_actions_without_names_and_actions_that_nobody_counted() -> None:
     assert (numbered.name(7), len(numbered), 10**9 in numbered) == (7, 10**9, False)
     assert (open_ended.ids([10**12]), open_ended.name(3), len(open_ended)) == ([10**12], 3, 0)
     for names in (Actions(3), open_ended):
-        with pytest.raises(InvalidInput, match="unknown name 'x'; no rules name actions here"):
+        with pytest.raises(InvalidInput, match="unknown name 'x'; actions have no names here"):
             names.ids(["x"])
 
 

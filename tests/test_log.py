@@ -135,7 +135,7 @@ def test_rows_that_tell_every_action():
     rows, actions, rewards = known.lessons()
     assert (rows.tolist(), actions.tolist()) == ([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1])
     assert rewards.tolist() == [0.5, 0.25, 0.0, 0.25, 1.0, 0.25]
-    with pytest.raises(InvalidInput, match="tells what every action earns"):
+    with pytest.raises(InvalidInput, match="the log has the reward of every action"):
         evaluate(known, [0] * 3)
 
 

@@ -260,7 +260,7 @@ RULE = "[[rule]]\nkind = 'budget'\nname = 'h'\nat_most = 0.5\n"
             "rule[1].usage",
             "rule[0]",
         ),
-        (RULE, "actions", "must be given where there are rules"),
+        (RULE, "actions", "is missing: rules refer to actions by name"),
         ("policy = 3\n", "policy", "must be a table"),
         ("policy = []\n", "policy", "at least one"),
         ("[[policy]]\n[[policy]]\n", "policy[1].name", "must differ"),
@@ -528,7 +528,7 @@ def test_files_that_are_no_arrays(tmp_path):
             + "usage.h = 1\ngroups = ['x', 'y']\ncost_noise = 'bernoulli'\n",
             r"environment\.cost_noise: must be \"none\"",
         ),
-        (TABLE + "usage.h = 1\n", r"environment\.usage: is for rules"),
+        (TABLE + "usage.h = 1\n", r"environment\.usage: needs rules"),
         (
             TWO
             + RULE
@@ -554,7 +554,7 @@ def test_an_environment_of_ones_own(tmp_path):
         spec = make_spec({"environment": {"kind": "test-coin", "chance": 0.7}}, folder=tmp_path / "here")
         env = environment_of(spec)
         assert (env.rewards.tolist(), env.name) == ([[0.5, 0.7]], "here")
-        with pytest.raises(InvalidInput, match="registered already"):
+        with pytest.raises(InvalidInput, match="already registered"):
             register("test-coin")(coin)
     finally:
         del ENVIRONMENTS["test-coin"]

@@ -339,7 +339,7 @@ def test_a_policy_is_checked_where_its_models_and_costs_fit():
         assert env.problem().outside(make()) == []
         assert check_policy(make, strict=True) == []
     [fault] = check_policy(lambda: tr.policies.OPB(4, safe_cost=-0.1, horizon=100))
-    assert "give an environment of its setting, as `environment()` or to check_policy as `env`" in fault
+    assert "define `environment()` to return one that fits, or pass it to check_policy as `env`" in fault
 
 
 def test_a_small_environment_has_the_size_of_the_policy():

@@ -66,7 +66,7 @@ BAD = [
     ("tune", BANDIT, "--target foo<=0", "foo"),
     ("sweep", BANDIT, "", "sweep: is missing"),
     ("compare", None, "--policy shadowprice", "shadowprice"),
-    ("serve", SERVED, "--host 0.0.0.0 --database memory:", "give --keys, or listen on 127.0.0.1"),
+    ("serve", SERVED, "--host 0.0.0.0 --database memory:", "use --keys, or listen on 127.0.0.1"),
     (
         "serve",
         SERVED + "hard = true\n",

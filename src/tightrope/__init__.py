@@ -18,7 +18,7 @@ from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.version import __version__
 
 if TYPE_CHECKING:
-    # Not all of these are listed: some load when they are asked for.
+    # `_LISTED` holds only some of these; the others still load on demand.
     from tightrope import engine as engine
     from tightrope import environments, errors, models, policies
     from tightrope import lp as lp

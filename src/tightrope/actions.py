@@ -1,4 +1,4 @@
-"""The registry of actions: names, ids that never change, and which of them are on offer. It only ever grows.
+"""The registry of actions: names, ids that never change, and which actions are on offer. It only ever grows.
 
 >>> wards = Actions(["icu", "surgery", "other"])
 >>> wards.ids(["other", 0]), wards.name(1), len(wards)
@@ -22,27 +22,27 @@ from tightrope.validation import Name, require_choice, whole_number
 from tightrope.words import Place, Text
 
 Action: TypeAlias = str | int
-# On offer; off offer until it comes back; off offer for good, with what was learnt and counted of it.
+# On offer; off offer until it comes back; off offer for good (what was learnt and counted about it stays).
 State: TypeAlias = Literal["active", "paused", "retired"]
 
 
 class Actions:
-    """The actions of a problem, in the order of their ids. It does not change: one more action makes another registry.
+    """The actions of a problem, in the order of their ids. It never changes: adding an action makes a new registry.
 
-    Models, counts, trails and rules refer to ids, so that an action keeps what was learnt and counted of it.
+    Models, counts, trails and rules refer to ids, so an action keeps what was learnt and counted about it.
 
     Parameters
     ----------
     actions : sequence of names, int or None
-        With an int n the actions are 0, …, n − 1 and have no names. None: nobody has said how many there are.
+        With an int n the actions are 0, …, n − 1 and have no names. None: the number is not known yet.
     states : mapping from ids, optional
-        Of those that are not active.
+        The states of those that are not active.
     """
 
     __slots__ = ("_ids", "_limit", "_states", "active", "names")
 
     names: Sequence[Action]
-    # The ids of those that are on offer where nobody says which are.
+    # The ids on offer by default: those of the active actions.
     active: Sequence[int]
 
     def __init__(
@@ -101,14 +101,14 @@ class Actions:
     def with_action(self, name: str) -> Actions:
         """The registry with one more action, whose id is the next."""
         if not self.named:
-            raise InvalidInput("actions without names can't be added to: give them names.")
+            raise InvalidInput("can't add an action to actions without names; give them names.")
         return Actions([*self.names, name], self._states)
 
     def with_state(self, action: Action, state: State) -> Actions:
         """The registry with an action in another state; what is retired stays so."""
         require_choice("state", state, get_args(State))
         if self.state(action) == "retired":
-            problem = "is retired, and stays so: add another action in its place"
+            problem = "is retired for good; add a new action instead"
             raise InvalidInput(field=f"action {action!r}", problem=problem)
         return Actions(self.names, {**self._states, self.id(action): state})
 
@@ -128,7 +128,7 @@ class Actions:
     def _known(self) -> str:
         if self.named:
             return f"known: {', '.join(map(str, self.names))}"
-        return "no rules name actions here" + (f", they are 0 to {self._limit - 1}" if self.names else "")
+        return "actions have no names here" + (f", they are 0 to {self._limit - 1}" if self.names else "")
 
 
 def count(counts: list[int], action: int) -> None:

@@ -19,7 +19,7 @@ class Catalogue:
     """Features of actions that stay the same from round to round, (J, d).
 
     Given to `decide` in place of an array, it lets the policy skip most widths: ‖φ‖_{Σ⁻¹} never grows, so an earlier width bounds
-    today's from above, and only the actions that could still be the best are computed afresh. The choice is the same.
+    today's from above, and only actions that could still be the best are recomputed. The choice is the same.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a policy can't do as it is asked to, said with the numbers and the remedy."""
+"""What a policy can't do as asked, with the numbers and the remedy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tightrope.errors import PolicyWarning
 
 @dataclass(frozen=True)
 class Concern:
-    """One thing that stands in the way of what is asked of a policy.
+    """One thing that keeps a policy from doing what it was asked to do.
 
-    `kind` is a word for programs, `message` says what is the matter, `remedy` what helps; `runs`, of a simulation, says in how many
-    runs it was seen: the message is then that of the first.
+    `kind` is a word for programs, `message` says what is wrong, `remedy` what helps. In a simulation `runs` says how many runs had
+    it; the message is then that of the first.
     """
 
     kind: str
@@ -44,7 +44,7 @@ def in_runs(concern: Concern, n: int) -> str:
 
 
 def warn(concern: Concern | str) -> None:
-    """Python's warning, which names the first line outside this package as its place."""
+    """A Python warning that points to the first line outside this package."""
     import inspect
     from pathlib import Path
 
@@ -55,4 +55,4 @@ def warn(concern: Concern | str) -> None:
 
 
 def ignore(concern: Concern) -> None:
-    """Nothing: somebody else asks for `concerns`."""
+    """Say nothing: someone else reads `concerns`."""

@@ -1,7 +1,7 @@
 """How things look in a notebook: small pieces of HTML, with every text escaped and nothing loaded from elsewhere.
 
-An object's `_repr_html_` is made of these; how they look is in `displays.html`. Colours are the notebook's own, thinned, so that
-light and dark themes both read well.
+An object's `_repr_html_` is built from these; their styles are in `displays.html`. Colours are the notebook's own, faded, so that
+both light and dark themes read well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WIDTH, _HEIGHT = 300, 90
 
 
 class Line(NamedTuple):
-    """A curve of a small figure: what it is called, its points, and maybe a band around it and a level to hold it against."""
+    """A curve of a small figure: its name, its points, and optionally a band around it and a level to compare it with."""
 
     name: str
     x: Sequence[float]
@@ -37,7 +37,7 @@ def page(title: str, *parts: Html) -> Html:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], *, marked: int | None = None) -> Html:
-    """Rows under a head, numbers to the right; the row that is `marked` is bold. Beyond thirty rows the rest is counted."""
+    """Rows under a header, numbers on the right, the `marked` row in bold. After thirty rows, only the count of the rest."""
     body = [list(row) for row in rows]
     shown = list(range(min(len(body), _MOST_ROWS)))
     if marked is not None and marked >= _MOST_ROWS:
@@ -49,14 +49,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], *, marked: int | N
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> Html:
-    """What is known of a thing, a line for each: its name, its value."""
+    """The facts about a thing, one per line: name and value."""
     worded = ((name, text(value)) for name, value in pairs)
     most = _MOST_LETTERS
     return _made("facts", [(name, w if len(w) <= most else f"{w[: most - 1]}…") for name, w in worded])
 
 
 def lines_of(sentences: Iterable[str], *, warning: bool = False) -> Html:
-    """A line for each sentence; as a warning, with a bar beside it that is seen at once."""
+    """A line for each sentence; as a warning, with a conspicuous bar beside it."""
     return _made("lines", list(sentences), warning)
 
 
@@ -66,7 +66,7 @@ def figure(lines: Sequence[Line]) -> Html:
 
 
 def text(value: Any) -> str:
-    """A value in words: four digits of a number, a dash for what is not known."""
+    """A value as text: a number with four digits, a dash if it is not known."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool):
@@ -97,7 +97,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _curve(line: Line) -> dict[str, str]:
-    """Where a curve, its band and its level are drawn, and what they show in words."""
+    """The coordinates of a curve, its band and its level, and a caption."""
     values = [*line.y, *(line.low or ()), *(line.high or ()), *([] if line.level is None else [line.level])]
     known = [one for one in values if math.isfinite(one)]
     least, most = (min(known), max(known)) if known else (0.0, 1.0)

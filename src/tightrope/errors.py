@@ -1,4 +1,4 @@
-"""Everything that Tightrope raises on purpose, and what it warns of.
+"""Everything that Tightrope raises on purpose, and its warnings.
 
 >>> issubclass(InvalidInput, TightropeError) and issubclass(InvalidInput, ValueError)
 True
@@ -18,24 +18,24 @@ class TightropeError(Exception):
     """Base of every error that Tightrope raises on purpose."""
 
     def said(self, language: Language = PYTHON) -> str:
-        """The message in the words of whoever reads it; `str(error)` is what it says in Python."""
+        """The message in the reader's language; `str(error)` is what it says in Python."""
         return language.say(self.args[0]) if self.args else ""
 
 
 class InvalidInput(TightropeError, ValueError):
-    """An argument is not what it must be.
+    """An argument is invalid.
 
     Whatever raised it left its state untouched.
 
     Parameters
     ----------
     message : str, optional
-        All of it in words; a `tightrope.words.Text` where these differ between Python and the command line; or the error behind it.
+        The whole message; a `tightrope.words.Text` if it differs between Python and the command line; or the error behind it.
     field : str or Place, optional
-        What is wrong. `must` says what has to hold for it and `got` is what came, or `problem` is the whole complaint, such as "is
-        missing"; `remedy` says what to do about it.
+        The invalid argument or field. `must` says what has to hold for it and `got` is the value given; or `problem` is the whole
+        complaint, such as "is missing". `remedy` says what to do about it.
     within : str
-        The file, rule or step that the message is about; it stands first.
+        The file, rule or step that the message is about; the message begins with it.
 
     Examples
     --------
@@ -85,13 +85,13 @@ class InvalidInput(TightropeError, ValueError):
         return type(self)(**{**vars(self), "within": outer})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What came need not be something that another process can be sent.
+        # The value may be something that can't be sent to another process.
         got = self.got if self.got is UNSET else Shown(repr(self.got))
         return partial(type(self), **{**vars(self), "got": got}), ()
 
 
 class Untrusted(InvalidInput):
-    """Data names code that nobody trusts; nothing of it was imported. See `tightrope.trust`."""
+    """Data names code that is not trusted; none of it was imported. See `tightrope.trust`."""
 
 
 class InfeasibleProblem(TightropeError):
@@ -115,4 +115,4 @@ class StateDamagedError(StateFileError):
 
 
 class PolicyWarning(UserWarning):
-    """A policy can't do what it is asked to: the message says why, with the numbers, and what helps. See `Policy.concerns`."""
+    """A policy can't do what it was asked to do; the message says why, with numbers, and what helps. See `Policy.concerns`."""

@@ -1,4 +1,4 @@
-"""Packages that only some parts of Tightrope need: what brings each, and words for its absence."""
+"""Packages that only some parts of Tightrope need: how to install each, and the error if one is missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
-# By the name that is imported: what the package is called, and what to install. Kept in step with pyproject.toml by the tests.
+# By import name: the package's name, and what to install. Tests keep it in step with pyproject.toml.
 PACKAGES: Final = {
     "apsw": ("apsw", "'tightrope[service]'"),
     "httptools": ("httptools", "'tightrope[service]'"),
@@ -25,7 +25,7 @@ PACKAGES: Final = {
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Whatever is imported within: where it is missing, the error says what needs it and how to install it."""
+    """If an import in the block fails, the error says what needs the package and how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -42,7 +42,7 @@ def package_of(error: ModuleNotFoundError) -> str:
 
 
 def remedy(error: ModuleNotFoundError) -> str:
-    """The error's own words; where these are Python's, what is missing and how to install it."""
+    """The error's message; if it is Python's own, what is missing and how to install it."""
     known = PACKAGES.get(package_of(error))
     if known is None or "pip install" in str(error):
         return str(error)

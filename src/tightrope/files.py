@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written beside their place, flushed to disk, then moved into it."""
+"""Files that are complete or absent: written beside their place, flushed to disk, then moved into it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write_csv(
     *,
     newline: str = "\n",
 ) -> None:
-    """Write rows; the columns are by default all that occur, in the order in which they do."""
+    """Write rows; by default the columns are all that occur, in order of appearance."""
     rows = list(rows)
     buffer = io.StringIO(newline="")
     names = list(dict.fromkeys(name for row in rows for name in row)) if columns is None else columns

@@ -1,4 +1,4 @@
-"""Columns and rows of any table: pandas, polars, pyarrow, columns or rows in plain Python, arrays; and results as such tables."""
+"""Columns and rows of any table: pandas, polars, pyarrow, plain Python columns or rows, arrays; and results as such tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tightrope.messages import did_you_mean
 from tightrope.validation import Array, require_choice
 from tightrope.words import Place, Shown
 
-# So many rows are Python objects at a time.
+# How many rows are Python objects at a time.
 CHUNK = 65_536
 
 Library: TypeAlias = Literal["pandas", "polars"]
@@ -26,18 +26,18 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PLAIN = (str, bool, int, float, datetime.date, np.datetime64)
 _MAY_BE_NONE = (float, np.floating, np.datetime64)
 _KINDS = {"U": "strings", "M": "dates"}
-# What stands in an array where nothing is known, by the kind of its dtype.
+# The placeholder for a missing value, by the kind of dtype.
 _NOTHING: dict[str, Any] = {"U": "", "b": False, "M": np.datetime64("NaT", "us")}
 
 
 class Values(NamedTuple):
-    """A column (n,) of bool, numbers, str or datetime64, and where it has none."""
+    """A column (n,) of bool, numbers, str or datetime64, and which entries are missing."""
 
     array: NDArray[Any]
     missing: NDArray[np.bool_]
 
     def to_list(self) -> list[Any]:
-        """The entries in plain Python, times as ISO writes them, None where nothing is."""
+        """The entries in plain Python: times as ISO text, None for missing ones."""
         plain = np.datetime_as_string(self.array) if self.array.dtype.kind == "M" else self.array
         return [None if gap else one for one, gap in zip(plain.tolist(), self.missing.tolist())]
 
@@ -78,7 +78,7 @@ class Frame:
         return self._length or 0
 
     def column(self, name: str) -> Values:
-        """A column with its gaps: None, NaN, and what pandas and polars have in their place."""
+        """A column with its gaps: None, NaN, and their equivalents in pandas and polars."""
         if name not in self._read:
             found = self._values(name)
             if self._length is None:
@@ -124,7 +124,7 @@ class Frame:
 
 
 class AsFrame:
-    """What can be had as a table of pandas or polars: a class that says its rows in `frame_rows`."""
+    """A base for classes that can be turned into a pandas or polars table: they define `frame_rows`."""
 
     __slots__ = ()
 
@@ -178,7 +178,7 @@ def row_of(value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for none: None, NaN, pandas' NA and NaT."""
+    """Whether a value counts as missing: None, NaN, pandas' NA and NaT."""
     if value is None:
         return True
     if isinstance(value, _MAY_BE_NONE):
@@ -272,7 +272,7 @@ def _read(name: str, raw: Any) -> Values:
     parts = []
     for begin in range(0, max(1, len(raw)), CHUNK):
         part = raw[begin : begin + CHUNK]
-        # NumPy would turn a mixed list into strings without a word.
+        # NumPy would silently turn a mixed list into strings.
         if not isinstance(part, list | tuple):
             part = part.tolist() if isinstance(part, np.ndarray) else part.to_list()
         parts.append(_typed_objects(name, list(part), begin))
@@ -297,7 +297,7 @@ def _texts(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _typed_objects(name: str, entries: list[Any], begin: int) -> Values:
-    if set(map(type, entries)) == {str}:  # most columns of objects, and no need to look at each
+    if set(map(type, entries)) == {str}:  # most columns of objects; no need to look at each value
         return Values(np.array(entries), np.zeros(len(entries), dtype=bool))
     missing = np.array([is_missing(one) for one in entries], dtype=bool)
     for i, one in enumerate(entries):

@@ -85,7 +85,7 @@ def share_interval(share: Any, n: int) -> tuple[Any, Any]:
 
 
 def positive_part(cumulative: Array) -> Array:
-    """(·)⁺ of cumulative costs, rounding errors taken for 0; nan stays."""
+    """(·)⁺ of cumulative costs, with rounding errors treated as 0; nan stays nan."""
     return np.where(cumulative <= VIOLATION, 0.0, cumulative)
 
 
@@ -130,6 +130,6 @@ def violation_interval(cost: Array, violation: Array, path_high: Array) -> tuple
 
 @lru_cache(maxsize=2)
 def _resampled(R: int) -> Array:
-    """How often each of R runs is drawn in each resample, less one: the same for every result with so many runs."""
+    """How often each of R runs is drawn in each resample, less one: the same for every result with that many runs."""
     draws = np.random.default_rng(0).multinomial(R, np.full(R, 1 / R), size=_RESAMPLES)
     return draws.astype(np.float64) - 1.0

@@ -1,7 +1,7 @@
-"""Decisions that were logged: what was done, with which chance, what it earned and used.
+"""Logged decisions: the actions taken and their probabilities, what they earned and used.
 
-Whatever looks at past decisions looks at a `Log`: evaluation, the comparison of models, warm starts, `init`, environments made of a
-table. It is made of arrays, of a DataFrame, of a file (`History.read`), or of a journal (`service.offline.served_decisions`).
+Everything that looks at past decisions uses a `Log`: evaluation, the comparison of models, warm starts, `init`, environments made
+from a table. It is made from arrays, a DataFrame, a file (`History.read`), or a journal (`service.offline.served_decisions`).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class LogColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Parameters
     ----------
     action, reward
-        What was done, and what it brought. `reward` may also be a table from actions to columns or numbers, without `action`.
+        The action taken, and its reward. `reward` may also be a table from actions to columns or numbers, without `action`.
     label
-        The action that would have been right, in place of both: it earns 1, any other 0.
+        The right action, instead of both: it earns 1, any other 0.
     success
-        The entry of the reward's column that counts as 1; all others are 0.
+        The entry of the reward column that counts as 1; all others count as 0.
     usage
-        For each usage that rules count the column of what was used; or a table from actions to columns or numbers.
+        For each usage that rules count, the column of what was used, or a table from actions to columns or numbers.
     group
         The group of each row, for rules among groups.
     """
@@ -69,13 +69,13 @@ class LogColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.label is not None and (self.action is not None or self.reward is not None):
             raise InvalidInput("label must be given without action and reward: it replaces both")
         if self.label is None and self.reward is None:
-            raise InvalidInput("reward is missing: name the column of what was earned, or a label")
+            raise InvalidInput("reward is missing: name the column of the reward, or a label")
         if isinstance(self.reward, dict) and self.action is not None:
             raise InvalidInput("action must be left out if reward names a column for every action")
         if isinstance(self.reward, str) and self.action is None:
-            raise InvalidInput("action is missing: name the column of what was done")
+            raise InvalidInput("action is missing: name the column of the action that was taken")
         if self.success is not None and not isinstance(self.reward, str):
-            raise InvalidInput("success is for a reward that is one column")
+            raise InvalidInput("success needs a reward that is a single column")
 
     def needed(self) -> list[str]:
         named: list[Any] = [self.action, self.label, self.group]
@@ -85,7 +85,7 @@ class LogColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class History(LogColumns, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Past decisions in a .csv, .csv.gz, .parquet or .json file, whose path begins where the spec is."""
+    """Past decisions in a .csv, .csv.gz, .parquet or .json file; its path is relative to the spec."""
 
     file: str
 
@@ -105,36 +105,36 @@ class History(LogColumns, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Log(AsFrame):
-    """Logged decisions and what came of them; to be evaluated, they were made at random with known probabilities.
+    """Logged decisions and their outcomes; for evaluation they must have been drawn at random with known probabilities.
 
     Parameters
     ----------
     actions : (n,)
-        What was done: ids 0..J−1, or names.
+        The actions taken: ids 0..J−1, or names.
     rewards : (n,)
     costs : (n, K) or (n, J, K), optional
-        Of what was done; or of every action, where costs are known before acting: then nothing needs to be weighted. They are as
-        `Rules.costs` makes them: usage less the limit, divided by the rule's scale.
+        Of the action taken; or of every action, if costs are known before acting: then nothing needs to be weighted. They are on
+        the scale of `Rules.costs`: usage less the limit, divided by the rule's scale.
     propensities : (n,) or (n, J), optional
         The probability, in (0, 1], with which the logged action was drawn; or that of every action, so that no missing overlap
         is overlooked.
     contexts : (n,) of int, (n, p), or with an encoder the rows of a table, optional
-        The context's number, or its features: what a callable target is given, and what "dr" fits outcomes to.
+        The context's number, or its features: what a callable target gets, and what "dr" fits outcomes to.
     groups : (n,), optional
         Who or what each row belongs to (a respondent, a patient). Rows of one group may depend on each other: intervals count
         groups, not rows, and the folds of "dr" never split one.
     in_order : bool
-        Whether rows are in the order of time and later propensities, or the target's, may depend on earlier outcomes, as where
-        either of them learns: "dr" then fits the outcomes of a row only on earlier rows.
+        Whether rows are in order of time and later propensities, or the target's, may depend on earlier outcomes because one of the
+        policies learns: "dr" then fits the outcomes of a row only on earlier rows.
     action_names : sequence of str, optional
     constraints : Rules or sequence of str, optional
         Names of the constraints; rules name the actions as well.
     usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
         With rules, in place of costs: what was used, in the units of the rules, and the group of each context.
     n_actions : int, optional
-        J, where neither names nor propensities tell it; by default the largest id + 1.
+        J, if neither names nor propensities say it; by default the largest id + 1.
     encoder : Encoder, optional
-        What makes features of contexts that are rows of a table.
+        Turns contexts that are rows of a table into features.
 
     Examples
     --------
@@ -157,7 +157,7 @@ class Log(AsFrame):
     in_order: bool
     action_names: tuple[str, ...]
     constraints: tuple[str, ...]
-    # The whole table, which of its columns hold what, and how many rows of it were left out; of a log that was made of a table.
+    # Of a log made from a table: the whole table, which columns hold what, and how many rows were left out.
     frame: Frame
     columns: LogColumns
     left_out: int
@@ -312,14 +312,16 @@ class Log(AsFrame):
 
     @property
     def tells_all(self) -> bool:
-        """Whether a row tells what every action earns, and not of one that was done."""
+        """Whether a row has the reward of every action, rather than of the one taken."""
         return self.rewards.ndim == 2
 
     @property
     def chances(self) -> Array:
         p = self.propensities
         if p is None:
-            raise InvalidInput("propensities are missing: the probability with which each action was drawn.")
+            raise InvalidInput(
+                "propensities are missing; pass the probability with which each action was drawn."
+            )
         return p if p.ndim == 1 else p[np.arange(p.shape[0]), self.actions]
 
     @cached_property
@@ -331,7 +333,7 @@ class Log(AsFrame):
         return None if groups is None else str(groups[i])
 
     def used(self, usage: str, actions: Sequence[str] | None = None, untold: float = 0.0) -> Array:
-        """What was used by what was done, (n,); or by every action, (n, J), `untold` where the table says nothing of one."""
+        """What the action taken used, (n,); or every action, (n, J), with `untold` where the table doesn't say."""
         stated = self.columns.usage[usage]
         if isinstance(stated, str):
             return self.frame.numbers(stated)
@@ -339,7 +341,7 @@ class Log(AsFrame):
         return np.column_stack([self.frame.numbers(stated.get(one, untold)) for one in names])
 
     def lessons(self) -> tuple[Codes, Codes, Array]:
-        """What can be learnt of it: row, action and reward, (m,) each; of every action where a row tells them all."""
+        """What a model can learn from it: row, action and reward, (m,) each; of every action if a row has all rewards."""
         n, J = len(self), self.n_actions
         if self.tells_all:
             return np.repeat(np.arange(n), J), np.tile(np.arange(J), n), self.rewards.ravel()
@@ -393,7 +395,7 @@ class Log(AsFrame):
 
 
 def _fill(log: _Log, **fields: Any) -> _Log:
-    """Set the fields of a log that is being made, arrays as copies that nobody can write."""
+    """Set the fields of a new log, arrays as read-only copies."""
     for field, value in fields.items():
         if isinstance(value, np.ndarray):
             value = value.copy()
@@ -465,7 +467,7 @@ def _names(what: str, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def action_name(value: Any) -> str:
-    """What stands in a column of actions, as a name: a CSV has no whole numbers."""
+    """An entry of an action column as a name: CSV files have no integers."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
@@ -482,7 +484,7 @@ def by_action(frame: Frame, values: Mapping[Any, str | float], actions: Sequence
 
 
 def units(frame: Frame, names: str | Sequence[str]) -> Codes:
-    """A number for each row, the same where all the columns named hold the same, in the order of first rows."""
+    """A number for each row, equal for rows that agree in all these columns, numbered by first appearance."""
     if not isinstance(names, str) and len(names) == 0:
         raise InvalidInput(field="unit", must="be one or more column names", got=names)
     columns = [frame.whole(name) for name in ([names] if isinstance(names, str) else names)]
@@ -496,7 +498,7 @@ def units(frame: Frame, names: str | Sequence[str]) -> Codes:
 
 def _require_two(groups: Codes) -> Codes:
     if groups.max() == 0:
-        raise InvalidInput("groups must be at least 2, but all rows belong to one.")
+        raise InvalidInput(field="groups", must="be at least 2, but all rows belong to one")
     return groups
 
 

@@ -1,4 +1,4 @@
-"""How mistakes in what a user wrote are put in words: near misses of a name, and msgspec's errors with the field first.
+"""Messages about mistakes in what a user wrote: near misses of a name, and msgspec's errors with the field first.
 
 >>> import msgspec
 >>> try:
@@ -21,13 +21,13 @@ import msgspec
 class Fault(NamedTuple):
     """What is wrong with a value, and where in it."""
 
-    path: str  # from the whole value to the entry, such as ``.reward.bonus`` or ``.range[1]``; empty for the whole
+    path: str  # from the whole value down to the entry, such as ``.reward.bonus`` or ``.range[1]``; empty for the whole value
     words: str  # what goes after the entry's name: "is missing", "must be a number, but got 'x'"
     unknown: str = ""  # the name of a field that does not exist, the last step of `path`; else empty
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """The nearest of the known names, in words, where one is near."""
+    """A hint with the nearest known name, if one is near."""
     import difflib
 
     near = difflib.get_close_matches(str(name), list(known), n=1)
@@ -35,9 +35,9 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def slip_of(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was surely meant, where others may be names of their own: as `did_you_mean`, but warier.
+    """The known name that was surely meant, where other names may be right too: like `did_you_mean`, but more cautious.
 
-    The same but for capitals and marks, or for a letter or two of many; not with other digits, nor with another last letter alone.
+    It differs only in capitals and punctuation, or in a letter or two of many; never in digits, and not only in its last letter.
     """
     import difflib
 
@@ -69,7 +69,7 @@ def fault(
     message, _, path = str(error).partition(" - at `$")
     path, within_mapping, _ = path.removesuffix("`").partition("[...]")
     what = _value_at(value, path)
-    # JSON may give a field twice: msgspec refuses either, while a `value` has only the last.
+    # JSON may give a field twice: msgspec refuses both, while `value` has only the last.
     if within_mapping and isinstance(what, Mapping):
         of = _entry_type(_type_at(kind, path))
         for key, entry in what.items():  # msgspec does not say which key: the first that is refused by itself
@@ -91,7 +91,7 @@ def fault(
         return Fault(path, f"must be {' or '.join(admitted)}, but got {came}")
     if message == "Number out of range":
         infinite = (at for at, leaf in leaves(value) if isinstance(leaf, float) and math.isinf(leaf))
-        return Fault(next(infinite, path), "must be a finite number, but what came is too large for one")
+        return Fault(next(infinite, path), "must be a finite number, but the value is too large")
     if "matching regex" in message:
         return Fault(path, f"must hold no control characters, but got {came}")
     if bound := re.fullmatch(r"Expected `(?:int|float)` ([<>]=?) (.*)", message):
@@ -131,7 +131,7 @@ def _value_at(value: Any, path: str) -> Any:
 
 
 def _type_at(kind: Any, path: str) -> Any:
-    """The type of what stands at `path` below something of type `kind`; None where no Struct says."""
+    """The type of the entry at `path` in something of type `kind`; None if no Struct says."""
     for name, _ in _STEP.findall(path):
         struct = _struct(kind)
         fields = () if struct is None else msgspec.structs.fields(struct)
@@ -147,14 +147,14 @@ def _struct(kind: Any) -> type[msgspec.Struct] | None:
 
 
 def _choices(kind: Any, shown: Callable[[Any], str]) -> list[str]:
-    """In words what a field admits, where certain texts are among it."""
+    """What a field accepts, in words, if it accepts only certain texts."""
     parts = getattr(kind, "__args__", ())
     texts = [shown(text) for part in (kind, *parts) for text in get_args(part) if isinstance(text, str)]
     return ["a number", *texts] if texts and float in parts else texts
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value in nested tables and lists, and where it stands."""
+    """Every value in nested tables and lists, and its path."""
     if isinstance(value, Mapping):
         for name, entry in value.items():
             yield from leaves(entry, f"{path}.{name}")

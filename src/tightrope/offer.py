@@ -1,4 +1,4 @@
-"""What one round brings, in one frozen object that is made in one place: from Python arguments, a request, a row or an entry."""
+"""Everything that one round brings, in one frozen object made in one place: from arguments, a request, a row or an entry."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tightrope.validation import COST_LIMIT, LARGEST, Array, is_plain, real_arra
 Ids = NDArray[np.int64]
 
 _NEED_RULES = "usage and group need rules: make the policy with constraints=Rules([...])."
-# Sparse costs are read as they come: so many numbers of a round at most.
+# Policies that need dense costs accept at most this many numbers per round.
 MOST_DENSE = 10_000_000
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """One round: ids of the actions on offer (J,), φ and ψ (J, d), costs W (J, K), and what else it brings.
+    """One round: ids of the actions on offer (J,), φ and ψ (J, d), costs W (J, K), and the rest of the context.
 
-    φ and ψ have one row where one x stands for all actions. `group`, `usage`, `keys` and `time` are those of the context; `context`
-    is its number, for those who are told. `catalogue`: φ as a catalogue holds it, which never changes. `whole`: every action is on
-    offer, in the order of their ids.
+    φ and ψ have a single row if one x serves all actions. `group`, `usage`, `keys` and `time` are those of the context; `context`
+    is its number, for policies that use it. `catalogue`: the catalogue that φ comes from, which never changes. `whole`: every
+    action is on offer, in the order of ids.
     """
 
     ids: Ids
@@ -60,7 +60,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Costs(Protocol):
-    """What makes costs of usage: `Rules`, or the same compiled."""
+    """Turns usage into costs: `Rules`, or their compiled form."""
 
     def costs(self, usage: Any, group: Any, ids: Any, /) -> Array: ...
 
@@ -73,9 +73,9 @@ class Costs(Protocol):
 class OfferReader:
     """Makes offers for one policy: what its models read, its K constraints, which of them are `known` before acting, (K,).
 
-    `rule_costs` makes costs of usage, by the `rules`. `n_actions` counts where neither models nor rules say it. With `any_unit`
-    features and costs need only be finite; else whoever computes with them checks them. With `ignores` it passes over features,
-    costs, usage and groups that the policy does not look at, rather than refuse them.
+    `rule_costs` turns usage into costs, by the `rules`. `n_actions` is used if neither models nor rules say it. With `any_unit`,
+    features and costs need only be finite; otherwise the code that computes with them checks them. With `ignores`, features, costs,
+    usage and groups that the policy does not look at are ignored instead of refused.
 
     >>> import tightrope as tr
     >>> read = OfferReader(tr.ArmMeans(2), None, 1, np.array([True]))
@@ -111,7 +111,7 @@ class OfferReader:
             raise InvalidInput(field="reward, cost and rules", must=must, got=said)
         self.n_actions = next(iter(said.values()), n_actions)
         self.constraints = tuple(map(str, range(K))) if rules is None else rules.names
-        # Whether ψ is φ where none is given.
+        # Whether ψ defaults to φ.
         self.same_features = False
         if cost is not None and reward is not None:
             alike = (cost.n_actions is None) == (reward.n_actions is None)
@@ -138,7 +138,7 @@ class OfferReader:
                 raise InvalidInput("with a Catalogue or SparseCosts, decide() takes only features and costs.")
             if isinstance(features, Catalogue):
                 catalogue = features.features
-                # Compiled code writes to none of it, but is made for arrays that could be written to.
+                # Compiled code doesn't write to these arrays, but is compiled for writeable ones.
                 features = catalogue if is_plain(catalogue) else catalogue.copy()
             costs = _dense(costs)
         group = plain_group(group)
@@ -163,13 +163,13 @@ class OfferReader:
         return offer
 
     def require_valid(self, offer: Offer) -> None:
-        """Refuse numbers that nobody checks who computes with them, and a group that rules ask for and that is missing."""
+        """Refuse bad numbers that no later step checks, and a missing group that rules need."""
         if self.any_unit:
             for name, rows in (("features", offer.phi), ("cost_features", offer.psi), ("costs", offer.W)):
                 if rows is not None:
                     # Not finite, or too large to be squared.
                     require_range(name, rows, -LARGEST, LARGEST)
-            self.in_force(offer.group)  # which says what is missing, before anything is changed
+            self.in_force(offer.group)  # raises if something is missing, before anything is changed
 
     def observed(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
         """The costs seen after acting, (K_after,), given as such or by the names of usages."""
@@ -197,7 +197,7 @@ class OfferReader:
         return None if force is None else cast("NDArray[np.bool_] | None", force.rules)
 
     def _told_apart(self, features: Any, costs: Any, cost_features: Any) -> tuple[Any, Any]:
-        """Costs and cost features: where no cost is known before acting, the second argument of `decide` is the latter."""
+        """Costs and cost features: if no cost is known before acting, the second argument of `decide` means the latter."""
         if self.cost is not None and costs is not None and len(self.columns) == self.K:
             if cost_features is not None:
                 said = "here costs are seen after acting; decide() takes cost_features but no costs."
@@ -231,7 +231,7 @@ class OfferReader:
                 raise InvalidInput("here no cost is seen before acting, so decide() takes no costs.")
             J = self.n_actions if J is None and self.ignores else J
             if J is None:
-                said = "give features or actions: nothing else says how many actions are on offer."
+                said = "cannot infer the number of actions on offer; pass features= or actions=."
                 raise InvalidInput(said)
             return np.empty((J, K))
         if costs is None:
@@ -256,18 +256,18 @@ class OfferReader:
 def _require_rows(n_actions: int | None, rows: int | None) -> None:
     if None not in (n_actions, rows) and n_actions != rows:
         said = f"there are {n_actions} actions, but {rows} rows came"
-        raise InvalidInput(f"{said}: say with actions= which they are.")
+        raise InvalidInput(f"{said}; use actions= to say which they are.")
 
 
 def _feature_rows(name: str, value: Any, model: Learner, J: int | None) -> tuple[Array | None, int | None]:
-    """Rows that `model` reads, one for each action or one for all, and, where they tell it, the number of actions."""
+    """Rows that `model` reads, one for each action or one for all, and the number of actions if the rows say it."""
     if not _are_given(name, value, model, "action"):
         return None, J if J is not None else model.n_actions
     p = model.n_features
     if model.n_actions is not None:
         J = model.n_actions if J is None else J
         if getattr(value, "shape", None) == (1, p):
-            # A frame of one row, which is the x of all actions.
+            # A frame with one row: the x of all actions.
             value = real_array(name, value, (1, p))[0]
         rows = real_array(name, value, (p,), (J, p))
         return (rows[None, :] if rows.ndim == 1 else rows), J
@@ -305,7 +305,7 @@ def rounds_given(name: str, value: Any) -> int:
 
 
 def _are_given(name: str, value: Any, model: Learner, of: str) -> bool:
-    """Whether there are features, which must be so where the model takes any and only there."""
+    """Whether there are features: they must be given exactly if the model takes them."""
     if model.n_features and value is None:
         raise InvalidInput(f"{type(model).__name__} needs {name}: {model.n_features} numbers per {of}.")
     if not model.n_features and value is not None:

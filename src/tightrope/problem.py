@@ -1,7 +1,7 @@
-"""The problem that is decided on: which actions there are, what a round brings, which costs are seen when.
+"""The decision problem: which actions there are, what a round brings, which costs are seen when.
 
-A `Problem` is made once, from rules, from a spec or from an environment, and whoever needs to know whether a model, a policy or an
-environment fits asks it. A policy states its `Setting` in its hooks; `Problem.misfits` says what of it does not hold, in words.
+A `Problem` is made once, from rules, a spec or an environment. Code that needs to know whether a model, a policy or an environment
+fits asks it. A policy states its `Setting` in its hooks; `Problem.misfits` says in words what does not hold.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROUNDING = 1e-9
 
 
 class Learner(Protocol):
-    """What of a model a problem looks at."""
+    """The part of a model that a problem looks at."""
 
     n_features: int
     n_actions: int | None
@@ -45,7 +45,7 @@ class Vectors:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """The means behind an environment, for C contexts and J actions: what a policy was told can be held against them."""
+    """The means behind an environment, for C contexts and J actions, to check what a policy was told."""
 
     weights: Array
     rewards: Array
@@ -63,7 +63,7 @@ class Truth:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Setting:
-    """What a policy asks of its problem. What is None is not asked for."""
+    """What a policy requires of its problem. None means no requirement."""
 
     n_actions: int | None = None
     n_contexts: int | None = None
@@ -81,7 +81,7 @@ class Setting:
     spanned_by: tuple[
         int, ...
     ] = ()  # their features must span those of all actions, so that all costs can be learnt
-    # What it was told of the means; each gives its reasons for a `Truth`.
+    # What it was told about the means; each check returns its objections for a `Truth`.
     told: tuple[Callable[[Problem, Truth], Iterator[str]], ...] = ()
 
 
@@ -97,7 +97,7 @@ class Problem:
 
     n_actions: int
     n_contexts: int | None = None  # where contexts are numbered
-    features: Vectors | None = None  # None for arms alone
+    features: Vectors | None = None  # None if there are only arms
     cost_features: Vectors | None = None  # the same as `features` unless given
     n_constraints: int = 0
     rules: Rules | None = None
@@ -105,7 +105,7 @@ class Problem:
     cost_range: Any = None  # (K, 2): what costs are known to lie in
     actions: tuple[str, ...] | None = None
     truth: Truth | None = None
-    # What a policy's constructor may ask for by name beyond all this; a function is called only where that is so.
+    # What else a policy's constructor may ask for by name; a function is called only if it does.
     tells: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -122,7 +122,7 @@ class Problem:
 
     @property
     def constraints(self) -> int | Rules | tuple[Seen, ...]:
-        """What a policy's `constraints` is given: K, the rules, or where costs are seen at different times when each is."""
+        """The value for a policy's `constraints`: K, the rules, or, if costs are seen at different times, when each is seen."""
         if self.rules is not None:
             return self.rules
         return self.seen if isinstance(self.seen, tuple) else self.n_constraints
@@ -150,12 +150,12 @@ class Problem:
     # What fits
 
     def misfits(self, policy: object) -> list[str]:
-        """Why a policy can't play here at all; empty where it can. One that has no `hooks`, which state its setting, can."""
+        """Why a policy can't run here at all; empty if it can. A policy without `hooks`, which state its setting, always can."""
         setting = _setting_of(policy)
         return [] if setting is None else list(self._shapes(setting))
 
     def outside(self, policy: object) -> list[str]:
-        """Why this is not what a policy was made for, though it may be able to play: what it counts on, and was told."""
+        """Why this is not what a policy was made for, even if it can run: assumptions that fail, wrong things that it was told."""
         setting = _setting_of(policy)
         return [] if setting is None else [*self._shapes(setting), *self._assumptions(setting)]
 
@@ -166,7 +166,7 @@ class Problem:
             raise InvalidInput(Text(said, policy=policy, reasons=joined("; ", reasons)))
 
     def model_misfits(self, part: Part, model: Learner) -> list[str]:
-        """Why the features of a round are not what a model of its rewards or costs reads; empty where they are."""
+        """Why a model of rewards or costs can't read the features of a round; empty if it can."""
         vectors = self.features if part == "reward" else self.cost_features
         J, d = self.n_actions, model.n_features
         if model.n_actions not in (None, J):
@@ -177,7 +177,7 @@ class Problem:
         if vectors is None:
             if model.n_actions is None and d == J:
                 return []
-            said = "it has no features for the {part} model {model!r}; arms alone need {wanted}"
+            said = "it has no features for the {part} model {model!r}; without features, use {wanted}"
             arms = Either(f"Ridge({J}) or ArmMeans({J})", "ridge or arm-means")
             return [Text(said, part=part, model=model, wanted=arms)]
         p = vectors.length
@@ -192,7 +192,7 @@ class Problem:
         reasons: list[str] = [] if fits else [Text(said, wanted=wanted, part=part, model=model)]
         longest = vectors.longest if getattr(model, "unit_features", False) else None
         if longest is not None and not longest**2 <= NORM_LIMIT:
-            reasons.append(f"a feature vector has norm {longest:.4g}, but at most 1 is asked for")
+            reasons.append(f"a feature vector has norm {longest:.4g}, but at most 1 is allowed")
         return reasons
 
     def model_rows(self, part: Part, model: Learner | None, features: Array | None) -> Array | None:
@@ -217,11 +217,11 @@ class Problem:
         return np.ascontiguousarray(rows.reshape(len(features), J, -1))
 
     def _shapes(self, setting: Setting) -> Iterator[str]:
-        """What stands in the way of a single round."""
+        """What makes even a single round impossible."""
         if setting.n_actions not in (None, self.n_actions):
             yield f"it has {self.n_actions} actions, but the policy has {setting.n_actions}"
         if setting.n_contexts is not None and self.n_contexts is None:
-            yield "the policy is told the number of the context, but contexts are not numbered (categories alone would be)"
+            yield "the policy needs the number of the context, but contexts are only numbered if all fields are categories"
         elif setting.n_contexts not in (None, self.n_contexts):
             yield f"it has {self.n_contexts} contexts, but the policy has {setting.n_contexts}"
         if setting.n_constraints is not None:
@@ -231,7 +231,7 @@ class Problem:
             elif wanted is not None and (wanted & ~before).any():
                 yield f"{_those(wanted & ~before)} are seen after acting, but the policy has no model of them"
             elif wanted is not None and (before & ~wanted).any():
-                yield f"{_those(before & ~wanted)} are seen before acting, but the policy learns them from what is seen after"
+                yield f"{_those(before & ~wanted)} are seen before acting, but the policy expects to learn them after acting"
         if setting.reward is not None:
             yield from self.model_misfits("reward", setting.reward)
         if setting.cost is not None:
@@ -243,11 +243,11 @@ class Problem:
             yield "some actions are not always on offer"
 
     def _assumptions(self, setting: Setting) -> Iterator[str]:
-        """What the policy's promises rest on."""
+        """Which assumptions of the policy's promises fail."""
         if setting.shared_costs and (self.cost_features is None or not self.cost_features.per_action):
             yield (
                 "nothing seen of one action tells about another, so no action would ever be shown to be safe: "
-                "features of the costs for each action are needed"
+                "give each action features for its costs"
             )
         for name, action in setting.counts_on:
             if action >= self.n_actions:
@@ -287,7 +287,7 @@ def _those(marked: NDArray[np.bool_]) -> str:
 
 
 def when_seen(name: str, given: Any, K: int) -> WhenSeen:
-    """When K costs are seen, as given: one word where all are seen alike, else one for each."""
+    """When K costs are seen, as given: one word if it is the same for all, else one for each."""
     if isinstance(given, str):
         require_choice(name, given, get_args(Seen))
         return "before" if given == "before" else "after"
@@ -305,7 +305,7 @@ def which_before(seen: WhenSeen, K: int) -> NDArray[np.bool_]:
     return np.array([one == "before" for one in ((seen,) * K if isinstance(seen, str) else seen)], dtype=bool)
 
 
-# What policies are told, held against the means
+# Checks of what policies are told against the means
 
 
 def mean_costs_at_most(action: int, bound: float) -> Callable[[Problem, Truth], Iterator[str]]:

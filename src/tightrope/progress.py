@@ -1,4 +1,4 @@
-"""The progress bar of everything that takes its time: below a notebook's cell or on standard error, gone when the work is done."""
+"""The progress bar for slow work: below a notebook's cell or on standard error, gone when the work is done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EVERY = 0.1  # seconds between two updates of a notebook's bar
 
 
 class Advance(Protocol):
-    """Moves a bar on: so many more are done, and of these so many have failed."""
+    """Advances a bar: how many more are done, and how many of these failed."""
 
     def __call__(self, done: int = 1, failed: int = 0) -> None: ...
 
@@ -24,7 +24,7 @@ def progress_bar(
 ) -> Iterator[Advance]:
     """A bar for `total` units of work; by default (None) in a notebook, and elsewhere if standard error is a terminal.
 
-    With `failures` it also tells how many units have failed, and how many are done in a second.
+    With `failures` it also shows how many units have failed, and how many are done per second.
 
     >>> with progress_bar("hospital", 10, "runs", False) as advance:
     ...     advance()
@@ -96,7 +96,7 @@ def _in_notebook(
 
 
 def _notebook_display() -> Callable[..., Any] | None:
-    """What shows something below a cell, where code runs in one: IPython is then there already."""
+    """IPython's display function if the code runs in a notebook, where IPython is already loaded."""
     running = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if running is None or not hasattr(running, "kernel"):
         return None

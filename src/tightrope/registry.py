@@ -1,4 +1,4 @@
-"""Registries: what a spec, a saved file or a command line calls by name, from the package or from a file of the user's own."""
+"""Registries: what a spec, a saved file or a command line refers to by name, from the package or from your own file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _OWN = "_tightrope_own_"
 class Registry(dict[str, Any]):
     """Classes or functions by name; `module:Name` and `path/to/file.py:Name` name what was never registered.
 
-    `what` is registered, for error messages: "policy". Files of the `package` are looked into for names that are not registered
-    yet, so that a new file there is found by itself; other distributions add to it by entry points in the group of that name.
-    `elsewhere` has names that other distributions of ours register, and what to install for each.
+    `what` names the kind of thing in error messages, such as "policy". A name that is not registered yet is looked for in the files
+    of `package`, so a new file there needs no other change; other distributions add names by entry points in the group called like
+    the package. `elsewhere` maps names that our other distributions register to what to install for each.
 
     >>> pets = Registry("pet")
     >>> @pets.register("cat")
@@ -49,7 +49,7 @@ class Registry(dict[str, Any]):
 
         def add(made: _Made) -> _Made:
             if name in self and not _read_again(self[name], made):
-                known = f"is registered already: {self[name]!r}"
+                known = f"is already registered: {self[name]!r}"
                 raise InvalidInput(field=f"{self.what} {name!r}", problem=known)
             self[name] = made
             made.kind = name  # type: ignore[attr-defined]
@@ -58,9 +58,9 @@ class Registry(dict[str, Any]):
         return add
 
     def find(self, name: str, folder: Path = Path(), *, trust: bool = False) -> Any:
-        """What is registered under `name`, or the class that a text such as `file.py:Class` names; paths start in `folder`.
+        """What is registered under `name`, or the class that a text such as `file.py:Class` names; paths are relative to `folder`.
 
-        A file or module that this program has not read itself is read only if it is trusted: see `tightrope.trust`.
+        A file or module that this program has not imported itself is read only if it is trusted: see `tightrope.trust`.
         """
         place, _, attribute = name.rpartition(":")
         if self.knows(name) and name in self:
@@ -83,19 +83,19 @@ class Registry(dict[str, Any]):
         if not callable(found):
             raise InvalidInput(f"{self.what} {name!r}: {place} has no class {attribute!r}.")
         if not isinstance(vars(found).get("kind"), str):
-            # What it is saved under: a file by its whole path, so that another process finds it too.
+            # The name it is saved under: a file by its absolute path, so that another process finds it too.
             found.kind = absolute(name, folder)
         return found
 
     def knows(self, name: Any) -> bool:
-        """Whether a name is registered, or has the form of one that stands for a class of your own."""
+        """Whether a name is registered, or has the form of a reference to your own class."""
         if not isinstance(name, str) or name in self or ":" in name:
             return isinstance(name, str)
         self.discover()
         return name in self
 
     def discover(self) -> None:
-        """Import every file of the package, and what other distributions add to it, so that all that is registered is known."""
+        """Import every file of the package, and what other distributions add to it, so that every name is known."""
         if self.package is not None:
             for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
                 importlib.import_module(f"{self.package}.{module.name}")
@@ -103,7 +103,7 @@ class Registry(dict[str, Any]):
                 self.setdefault(one.name, one.load())
 
     def referred(self, made: type | str) -> Any:
-        """The class that another process gave the `reference` of; a name that only that process knew is known here too."""
+        """The class behind another process's `reference`; a name that only that process knew becomes known here too."""
         found: Any = self.find(made, trust=True) if isinstance(made, str) else made
         if ":" not in found.kind or found.kind.startswith("__main__:"):
             self.setdefault(found.kind, found)
@@ -140,7 +140,7 @@ def _label(path: Path) -> str:
 
 
 def _present(name: str) -> Any:
-    """The class of that name, if this program has it already, as one that is found by this very name; nothing is read for it."""
+    """The class of that name if this program has already imported it under this very name; nothing new is imported."""
     place, _, attribute = name.rpartition(":")
     labels = [_label(Path(place)), "__main__"] if place.endswith(".py") else [place]
     for label in labels:
@@ -151,7 +151,7 @@ def _present(name: str) -> Any:
 
 
 def _read_again(known: Any, made: Any) -> bool:
-    """Whether it is the same class from a script that was read twice, as the program itself and as a file of classes."""
+    """Whether it is the same class from a script that was imported twice, as the program itself and as a file of classes."""
     own = any(one.__module__.startswith(("__main__", _OWN)) for one in (known, made))
     return own and bool(known.__qualname__ == made.__qualname__)
 
@@ -162,7 +162,7 @@ def additions(package: str) -> tuple[EntryPoint, ...]:
 
 
 def found_by(made: type) -> str:
-    """What a class that is not registered is found by: module:Class, or file.py:Class where no other process could import it."""
+    """The reference of an unregistered class: module:Class, or file.py:Class if no other process could import it."""
     module, file = made.__module__, getattr(sys.modules.get(made.__module__), "__file__", None)
     if file is not None and (module == "__main__" or module.startswith(_OWN)):
         module = str(Path(file).resolve())
@@ -170,5 +170,5 @@ def found_by(made: type) -> str:
 
 
 def reference(made: type) -> type | str:
-    """A class for another process: itself, or what it is found by where it comes from a file that none could import."""
+    """A class for another process: itself, or its reference if it comes from a file that no other process could import."""
     return found_by(made) if made.__module__.startswith(_OWN) else made

@@ -1,7 +1,7 @@
-"""V_t and ε_t: how the weight of the queues and the tightening of the constraints move with the round; and √β, which moves too.
+"""V_t and ε_t: how the weight of the queues and the tightening of the constraints change with the round; and √β, which does too.
 
-V_t and ε_t have the form scale · t^exponent · log(1 + T)^log_power, T being the horizon, or t where there is none. `power_law` and
-`confidence_radius` are what the kernels compile, so they use `math` alone. Where the tightening is capped, ε_t is at most `cap(δ)`.
+V_t and ε_t have the form scale · t^exponent · log(1 + T)^log_power, T being the horizon, or t if there is none. The kernels compile
+`power_law` and `confidence_radius`, so these use only `math`. If the tightening is capped, ε_t is at most `cap(δ)`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Capped:
-    """The schedule min(power, most): what the tightening is where it is capped."""
+    """The schedule min(power, most): a capped tightening."""
 
     power: Power
     most: float

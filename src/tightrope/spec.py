@@ -1,4 +1,4 @@
-"""The spec: one TOML file that states a problem, the policies for it and where to try them, read as data.
+"""The spec: one TOML file with a problem, the policies for it and an environment to try them in, read as data.
 
 >>> spec = read_spec('''
 ... name = "beds"
@@ -43,21 +43,20 @@ from tightrope.words import CommandLine, Place
 
 Usage: TypeAlias = dict[str, dict[str, float]]
 
-# What decides where a spec names no kind.
+# The kind of policy if a spec names none.
 DEFAULT_KIND = "shadow-price"
 _PAPERS_KIND = "pessimistic-optimistic"
 _PAPERS_MODELS = (None, "ridge", "disjoint-ridge", "arm-means")
 
 
 class SpecError(InvalidInput):
-    """A spec is not what it must be: the message says which file, which field, what is allowed and what came."""
+    """A spec is invalid: the message says which file, which field, what is allowed and what was given."""
 
 
 class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a policy learns with: the `reward` or `cost` of a ``[policy]``. What is None is left to the model.
+    """What a policy learns with: the `reward` or `cost` of a ``[policy]``. None leaves a field to the model.
 
-    `model` is a registered name, or a class of your own as ``file.py:Class``; fields beyond those named here are in `own`, for
-    that class to judge.
+    `model` is a registered name, or your own class as ``file.py:Class``; other fields are in `own`, and that class checks them.
     """
 
     model: str | None = None
@@ -79,7 +78,7 @@ class PowerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One ``[policy]``. Fields beyond those named here are in `settings`, for the class behind `kind` to judge."""
+    """One ``[policy]``. Other fields are in `settings`, and the class behind `kind` checks them."""
 
     kind: str = DEFAULT_KIND
     name: str = ""
@@ -107,13 +106,13 @@ class _BeyondRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleSpec(_BeyondRule, frozen=True, kw_only=True):
-    """One ``[[rule]]``: the rule itself, and what the table says beyond it."""
+    """One ``[[rule]]``: the rule itself, and the other fields of its table."""
 
     rule: Rule
 
 
 class EnvironmentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The ``[environment]``: its kind and its arguments. `folder` is where relative paths among them start."""
+    """The ``[environment]``: its kind and its arguments. Relative paths among them start at `folder`."""
 
     kind: str
     settings: dict[str, Any] = {}
@@ -133,10 +132,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """A whole spec, checked."""
 
     name: str
-    actions: tuple[str, ...]  # empty where the environment alone names them
-    encoder: Encoder | None  # reads what callers send by name; None where they send nothing
-    vector: Vector | None  # numbers without names, in place of a context
-    reward_range: tuple[float, float] | None  # what rewards must lie in, where that is declared
+    actions: tuple[str, ...]  # empty if only the environment names them
+    encoder: Encoder | None  # reads what callers send by name; None if they send nothing
+    vector: Vector | None  # numbers without names, instead of a context
+    reward_range: tuple[float, float] | None  # the range of rewards, if declared
     rules: Rules | None  # None when there is no ``[[rule]]``
     rule_specs: tuple[RuleSpec, ...]  # in the order of `rules`
     policies: tuple[PolicySpec, ...]  # at least one
@@ -149,12 +148,12 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trust(self) -> bool:
-        """Whether the code that it names was trusted by whoever read it."""
+        """Whether the code that it names was trusted when it was read."""
         return self.policies[0].trust
 
     @property
     def usage(self) -> Usage:
-        """What each action uses, for each usage that the rules fix: ready for `Rules.costs`."""
+        """What each action uses, for each usage that the rules fix; ready for `Rules.costs`."""
         stated = ((one.rule.quantity.usage, one.usage) for one in self.rule_specs)
         return {name: usage for name, usage in stated if name is not None and usage is not None}
 
@@ -167,7 +166,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         return Actions(self.actions or None) if self.rules is None else self.rules.registry
 
     def problem(self) -> Problem:
-        """The problem that whoever serves this spec decides on; contexts of categories alone are numbered."""
+        """The decision problem when this spec is served; contexts are numbered if all fields are categories."""
         read = self.vector if self.encoder is None else self.encoder
         return Problem(
             n_actions=len(self.actions),
@@ -182,14 +181,14 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_spec(source: str | os.PathLike[str], *, trust: bool = False) -> Spec:
-    r"""The spec in a file. A str with a line break in it is not a path, but the text of a spec itself.
+    r"""The spec in a file. A str with a line break in it is taken as the text of a spec, not as a path.
 
-    With `trust` the classes of your own that it names, and the files that they are in, are run: see `tightrope.trust`.
+    With `trust`, your own classes that it names, and their files, may run: see `tightrope.trust`.
 
     Raises
     ------
     SpecError
-        Names file and field, and for what is not TOML the line and column.
+        Names file and field, or, for invalid TOML, line and column.
     InfeasibleProblem
         No policy can meet the rules; the message names those in conflict.
 
@@ -222,10 +221,10 @@ def make_spec(
     name: str = "spec",
     trust: bool = False,
 ) -> Spec:
-    """The spec from plain tables, as `tomllib` gives them: what `read_spec` does once the text is parsed.
+    """The spec from plain tables, as `tomllib` returns them: what `read_spec` does once the text is parsed.
 
-    Messages call it `source`, relative paths in it start in `folder`, `name` is used when it has none, and with `trust` classes of
-    your own that it names may run.
+    Messages call it `source`, relative paths start at `folder`, `name` is used if it has none, and with `trust` your own classes
+    that it names may run.
     """
     if trust:
         grant(data, folder)
@@ -239,7 +238,7 @@ def make_spec(
 
 
 def convert_table(value: Any, kind: Any, where: str, also: Sequence[str] = ()) -> Any:
-    """`value` as `kind`, a Struct or a plain type; `also` are fields of the table beside the Struct's."""
+    """`value` as `kind`, a Struct or a plain type; `also` are other fields that the table may have."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -252,7 +251,7 @@ def convert_table(value: Any, kind: Any, where: str, also: Sequence[str] = ()) -
 
 
 def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
-    """The error for a field that does not exist, with the nearest that does."""
+    """The error for an unknown field, with the nearest known one."""
     path = f"{where}.{name}" if where else name
     return SpecError(f"{path}: unknown field{did_you_mean(name, known)}; allowed: {', '.join(known)}")
 
@@ -263,7 +262,7 @@ def _refuse(where: str, message: str | InvalidInput) -> NoReturn:
 
 @contextmanager
 def _read_at(*place: str | int) -> Iterator[None]:
-    """What is refused within is refused as a field of what stands at `place` in the file."""
+    """Errors raised in the block name their field as part of `place` in the file."""
     try:
         yield
     except SpecError:
@@ -310,7 +309,7 @@ def _read(data: Mapping[str, Any], source: str, folder: Path, name: str, trust: 
         with _read_at():
             Actions(read.actions)
     if read.features is not None and read.context:
-        _refuse("features", "can't stand beside [context], which names what callers send")
+        _refuse("features", "can't be combined with [context], which names what callers send")
     if (ends := read.reward.range) is not None and not ends[0] < ends[1]:
         _refuse("reward.range", f"must be [low, high] with low < high, but got {list(ends)}")
     policies = _read_policies(read.policy, folder, trust)
@@ -334,7 +333,7 @@ def _read(data: Mapping[str, Any], source: str, folder: Path, name: str, trust: 
 
 
 def names_encoder(context: Mapping[str, Any]) -> bool:
-    """Whether a ``[context]`` names an encoder, or holds one, in place of fields; a field of that name has a type."""
+    """Whether a ``[context]`` names or contains an encoder instead of fields; a field of that name would have a type."""
     stated = context.get("encoder")
     return isinstance(stated, str) or (isinstance(stated, Mapping) and "type" not in stated)
 
@@ -343,7 +342,7 @@ def _read_context(table: Mapping[str, Any], folder: Path) -> Encoder | None:
     if names_encoder(table):
         for name in table:
             if name != "encoder":
-                _refuse(f"context.{name}", "can't stand beside an encoder, which has all the fields")
+                _refuse(f"context.{name}", "can't be combined with an encoder, which has all the fields")
         stated = table["encoder"]
         with _read_at("context", "encoder"):
             return Encoder.load(folder / stated) if isinstance(stated, str) else Encoder.from_dict(stated)
@@ -372,7 +371,7 @@ def _read_policies(
         kind = table.get("kind", DEFAULT_KIND)
         if kind == DEFAULT_KIND:
             _refuse_the_papers(table, where)
-        # Schedules are the paper's policy's: what another kind calls by their names is its own affair.
+        # Only the paper's policy has schedules: other kinds may use these names for anything.
         schedules = () if kind == _PAPERS_KIND else ("slater", "V", "epsilon")
         read = [one for one in known if one not in schedules]
         typed = {key: value for key, value in table.items() if key in read}
@@ -392,7 +391,7 @@ _MODEL_PARTS = ("reward", "cost")
 
 
 def _refuse_the_papers(table: Mapping[str, Any], where: str) -> None:
-    """Refuse settings that only the paper's policy has, with a word about where they belong."""
+    """Refuse settings that only the paper's policy has, and say where they belong."""
     stated = [name for name in ("slater", "horizon", "V", "epsilon") if name in table]
     for part in _MODEL_PARTS:
         model = table.get(part)
@@ -412,7 +411,7 @@ def named_kinds(table: Any, kind: str = DEFAULT_KIND) -> Any:
 
 
 def _model_table(table: Any) -> Any:
-    """A model's table with the fields that only its own class knows in `own`; a text is its name."""
+    """A model's table, with fields that only its own class knows in `own`; a text is its name."""
     if isinstance(table, str):
         return {"model": table}
     if not isinstance(table, Mapping) or "model" not in table:
@@ -423,7 +422,7 @@ def _model_table(table: Any) -> Any:
 
 
 def _agreed_seen(policies: Sequence[PolicySpec]) -> Seen:
-    """When the costs of a rule that does not say so itself are seen."""
+    """When costs are seen, for rules that don't say."""
     stated = {policy.costs_seen for policy in policies} - {None}
     return "after" if stated == {"after"} else "before"
 
@@ -433,10 +432,10 @@ def _read_rules(read: _Tables, seen: Seen, folder: Path) -> tuple[Rules | None, 
         _refuse("rule", f"must be a list of tables, written [[rule]], but got {read.rule!r}")
     if not read.rule:
         if read.groups is not None:
-            _refuse("groups", "is for rules among groups of contexts, but there is no [[rule]]")
+            _refuse("groups", "needs rules among groups, but there is no [[rule]]")
         return None, ()
     if not read.actions:
-        _refuse("actions", "must be given where there are rules, which speak of actions by name")
+        _refuse("actions", "is missing: rules refer to actions by name")
     names = Actions(read.actions)
     plain, extras = [], []
     for i, table in enumerate(read.rule):
@@ -465,7 +464,9 @@ def _read_rules(read: _Tables, seen: Seen, folder: Path) -> tuple[Rules | None, 
             _require_usage(found.usage, rule, names, f"{where}.usage")
             for j, other in enumerate(specs):
                 if other.rule.quantity.usage == counted and other.usage not in (None, found.usage):
-                    _refuse(f"{where}.usage", f"must be that of rule[{j}], which counts {counted!r} too")
+                    _refuse(
+                        f"{where}.usage", f"must be the same as in rule[{j}], which also counts {counted!r}"
+                    )
         specs.append(found)
     return rules, tuple(specs)
 

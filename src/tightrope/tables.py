@@ -26,9 +26,9 @@ Text: TypeAlias = NDArray[Any]  # of NumPy's strings of any length
 def read_table(path: str | os.PathLike[str]) -> Frame:
     """The columns of a .csv, .csv.gz, .parquet or .json file, the last of which is an object of lists.
 
-    Columns of a CSV in which every entry is a number become numbers. An empty entry of a CSV is missing. Entries may stand between
-    semicolons, tabs or bars instead of commas, and numbers may have a decimal comma. In a column of numbers NA, N/A, null, None, ?
-    and - are no entries; one of true and false alone becomes booleans.
+    Columns of a CSV in which every entry is a number become numbers. An empty entry of a CSV is missing. Entries may be separated
+    by semicolons, tabs or bars instead of commas, and numbers may have a decimal comma. In a column of numbers NA, N/A, null, None,
+    ? and - count as missing; a column of only true and false becomes booleans.
     """
     path = Path(path)
     kind = next((end for end in (".csv", ".csv.gz", ".parquet", ".json") if path.name.endswith(end)), None)
@@ -83,10 +83,10 @@ def _delimiter(header: str) -> str:
 
 
 def _typed(chunks: list[Text]) -> Values:
-    """Numbers or booleans where all entries are, else texts."""
+    """Numbers or booleans if all entries are, else texts."""
 
     def read(entry: Callable[[str], Any], *, words: bool) -> Values | None:
-        """By `entry` what is not empty, and with `words` not a word for nothing; None where something can't be read so."""
+        """Parse non-empty entries with `entry` (with `words`, words for "missing" count as empty); None if one can't be parsed."""
         parts = []
         try:
             for chunk in chunks:
@@ -115,7 +115,7 @@ def _is_nothing(entry: str, words: bool) -> bool:
 
 
 def _decimal_commas(chunks: list[Text]) -> bool:
-    """Whether these are numbers such as 3,5: three digits after every comma may as well be thousands."""
+    """Whether these are numbers such as 3,5: with three digits after every comma they may be thousands."""
     told = False
     for entry in (entry for chunk in chunks for entry in chunk.tolist() if not _is_nothing(entry, True)):
         part = re.fullmatch(r"[-+]?\d+(?:,(\d+))?", entry.strip())

@@ -1,13 +1,13 @@
-"""Conformance suites: what every policy and every environment owes its caller, for one's own classes too.
+"""Conformance suites: what every policy and every environment must do, for your own classes too.
 
-As a list of faults, empty where there are none:
+As a list of faults, empty if there are none:
 
 >>> import tightrope as tr
 >>> env = tr.environments.bandit(threshold=0.1)
 >>> check_policy(lambda: tr.policies.OPB(4, safe_cost=-0.1, horizon=100, cost_range=(-0.1, 0.9)), env)
 []
 
-As tests for pytest: inherit, and say how one is made.
+As tests for pytest: inherit, and define how to make one.
 
 >>> class TestMine(PolicySuite):
 ...     def make(self):
@@ -47,13 +47,13 @@ ROUNDS = 60
 
 
 class PolicySuite:
-    """Tests that every policy passes which can be simulated. Inherit it in a test module and define `make`.
+    """Tests for every policy that can be simulated. Inherit it in a test module and define `make`.
 
-    `make()` returns a new policy, always the same one. `environment()` returns one of its setting; the default is a small random
-    linear instance with as many actions, features and costs, seen when they are seen, as the policy says of itself (in its
-    `hooks`), and else 4 actions, 3 features for each and one cost that is seen before acting. With
-    `strict = True` it is also held to what the package's own policies promise: outcomes late and in any order, bad ones refused
-    with `InvalidInput` and without a trace. `learns = False` says that it looks at no outcome, so that there are no bad ones.
+    `make()` returns a new policy, always the same one. `environment()` returns one that fits it; the default is a small random
+    linear instance with the actions, features and costs that the policy's `hooks` state, or else 4 actions, 3 features for each and
+    one cost that is seen before acting. With `strict = True` it must also keep the promises of the package's own policies: outcomes
+    may come late and in any order, and bad ones are refused with `InvalidInput` and leave no trace. `learns = False` says that it
+    ignores outcomes, so that none are bad.
     """
 
     strict: ClassVar[bool] = False
@@ -73,7 +73,7 @@ class PolicySuite:
 
     def test_it_says_that_its_own_setting_fits(self) -> None:
         why = self.environment().problem().outside(self.make())
-        how = "give an environment of its setting, as `environment()` or to check_policy as `env`"
+        how = "define `environment()` to return one that fits, or pass it to check_policy as `env`"
         must = "setting must admit an environment of its own kind"
         _must(not why, f"{must}, but the problem says {why}: {how}")
 
@@ -104,7 +104,7 @@ class PolicySuite:
         _alike(acts, f"two copies with the same seed acted differently: {remedy}")
 
     def test_its_mixture_is_one(self) -> None:
-        """`propose`, where there is one, tells probabilities of the actions on offer; the action taken has a positive one."""
+        """`propose`, if there is one, gives probabilities of the actions on offer; the action taken has a positive one."""
         policy = self.make()
         if not (callable(getattr(policy, "propose", None)) and traits_of(policy).randomised):
             return
@@ -133,7 +133,7 @@ class PolicySuite:
             _must(drawn.action == shown.action or told != [1.0, 1.0], words)
 
     def test_it_is_restored_exactly(self) -> None:
-        """What the `settings` and `state` of a `Policy` give is the whole of it: restored, it acts alike."""
+        """The `settings` and `state` of a `Policy` are all of it: a restored policy acts the same."""
         env, policy = self.environment(), self.make()
         if not isinstance(policy, Policy):
             return
@@ -149,7 +149,7 @@ class PolicySuite:
         _alike((_acts(one, env, start=22) for one in (policy, twin)), words)
         there = twin.hooks.state()
         same = all(np.array_equal(a, there[name], equal_nan=True) for name, a in policy.hooks.state().items())
-        _must(same, "a restored policy went on to another state than the one that was saved")
+        _must(same, "a restored policy reached a different state than the saved one")
 
     def test_what_it_forgets_is_in_its_state(self) -> None:
         """`forget_inputs` of a `Policy` leaves one that acts like one restored from its state."""
@@ -214,14 +214,14 @@ class PolicySuite:
         _refuses(lambda: shown.learn(policy), "a second outcome of one decision")
         _refuses(lambda: foreign.learn(policy), "a decision of another policy")
         acts = (_acts(twin, env, start=5, rounds=20) for twin in (policy.copy(3), untouched))
-        _alike(acts, "an outcome that was refused changed what the policy does next")
+        _alike(acts, "a refused outcome changed what the policy does next")
 
 
 class ModelSuite:
-    """Tests that every model passes which a policy can take. Inherit it in a test module and define `make`.
+    """Tests for every model that a policy can use. Inherit it in a test module and define `make`.
 
-    `make()` returns a new model of one quantity, always the same one, for as many actions as it likes and, where it takes features,
-    vectors of its own `n_features`.
+    `make()` returns a new model of one quantity, always the same one, for any number of actions and, if it takes features, vectors
+    of its own `n_features`.
 
     >>> import tightrope as tr
     >>> class TestMine(ModelSuite):
@@ -256,7 +256,7 @@ class ModelSuite:
         gap = np.abs(np.asarray(model.means(rows, ids)) - 0.75).max()
         _must(gap < 0.4, f"after 600 outcomes of 0.75 a mean must be near it, but one is {gap:.2f} away")
         after = np.asarray(model.deviations(rows, ids))
-        _must((after <= before).all() and after.sum() < before.sum(), "what was seen must make it surer")
+        _must((after <= before).all() and after.sum() < before.sum(), "learning must make it more certain")
 
     def test_its_state_is_in_its_arrays(self) -> None:
         """A model made from `settings()` that is given `arrays()` is the same model, and a copy is independent."""
@@ -272,14 +272,14 @@ class ModelSuite:
         _alike([twin.means(rows, ids), model.means(rows, ids)], "a copy must not share state")
 
     def test_it_grows(self) -> None:
-        """More actions leave what is believed of the others as it was, to the bit, and can be asked for, taught and restored."""
+        """New actions leave predictions for the others unchanged, to the bit, and can be predicted, learnt and restored."""
         model, J = self.make(), self.n_actions
         self._teach(model, 60)
         rows, ids = self._offer(9)
         before = np.array([model.means(rows, ids), model.deviations(rows, ids)])
         model.grow(J + 2)
         after = np.array([model.means(rows, ids), model.deviations(rows, ids)])
-        _alike([before, after], "grow must leave what is said of the actions before as it was")
+        _alike([before, after], "grow must not change predictions for the existing actions")
         if model.n_actions is None:
             return
         row, twin = None if rows is None else rows[:1], _restored(model)
@@ -287,11 +287,11 @@ class ModelSuite:
             for i in range(20):
                 one.learn(_row(row, 0), float(i % 2), J + 1)
         said = [one.means(row, [J + 1]) for one in (model, twin)]
-        _must(np.isfinite(said[0]).all(), "what was learnt of a new action must give a mean")
+        _must(np.isfinite(said[0]).all(), "a new action must have a mean once it was learnt")
         _alike(said, "a model that has grown must be restored from settings() and arrays()")
 
     def test_it_forgets_the_rows_of_a_decision(self) -> None:
-        """After `forget_inputs` no array holds them, and a model that is given the arrays answers the same."""
+        """After `forget_inputs` no array holds them, and a model restored from the arrays answers the same."""
         model, n = self.make(), 40
         rows, ids = self._offer(n)
         for i in range(n):
@@ -343,7 +343,7 @@ class ModelSuite:
 
 
 class EnvironmentSuite:
-    """Tests that every environment passes: its draws have the means that it tells, and its program has a verified optimum.
+    """Tests for every environment: its draws have the stated means, and its program has a verified optimum.
 
     Inherit it in a test module and define `make`, which returns the same `Tabular` every time. Statistical tests use a fixed seed
     and limits of five standard errors.
@@ -363,10 +363,10 @@ class EnvironmentSuite:
         for name in ("weights", "rewards", "costs", "available", "features", "cost_features"):
             one, other = getattr(env, name), getattr(again, name)
             same = one is other is None or np.array_equal(one, other)
-            _must(same, f"{name} must be the same every time that the environment is made, but differ")
+            _must(same, f"{name} must be the same every time the environment is made, but they differ")
 
     def test_feature_norms_are_at_most_one(self) -> None:
-        """‖φ‖ ≤ 1 and ‖ψ‖ ≤ 1, as every linear policy asks."""
+        """‖φ‖ ≤ 1 and ‖ψ‖ ≤ 1, as every linear policy requires."""
         env = self.make()
         for name in ("features", "cost_features"):
             rows = getattr(env, name)
@@ -415,7 +415,7 @@ class EnvironmentSuite:
         for k in range(env.n_constraints):
             over = run.mean_cost[:, -1, k]
             kept = float(over.mean()) <= 5.0 * (over.std(ddof=1) / math.sqrt(n) + 1e-9 * T) + 1e-6
-            _must(kept, f"the optimal mixture exceeded constraint {k} by {over.mean() / T:.3g} a round")
+            _must(kept, f"the optimal mixture exceeded constraint {k} by {over.mean() / T:.3g} per round")
 
     def test_contexts_come_as_often_as_it_tells(self) -> None:
         env, T, n = self.make(), 200, 20
@@ -431,17 +431,17 @@ class EnvironmentSuite:
 def check_policy(
     make: Callable[[], Player], env: Tabular | None = None, *, strict: bool = False
 ) -> list[str]:
-    """What a policy of one's own does not do that every policy must; empty where it conforms.
+    """What your own policy fails to do that every policy must; empty if it conforms.
 
     Parameters
     ----------
     make : callable
         Returns a new policy, always the same one.
     env : Tabular, optional
-        An environment of its setting; by default a small linear one with as many actions, features and costs as the policy says
-        of itself, and else 4 actions, 3 features for each and a cost that is seen before acting (`small_environment`).
+        An environment that fits it; by default a small linear one with the actions, features and costs that the policy states, or
+        else 4 actions, 3 features for each and a cost that is seen before acting (`small_environment`).
     strict : bool
-        Hold it to what the package's own policies promise about late and bad outcomes as well.
+        Also check the promises of the package's own policies about late and bad outcomes.
 
     Examples
     --------
@@ -462,7 +462,7 @@ def check_policy(
 
 
 def small_environment(policy: object) -> Tabular:
-    """A small random instance of the size that a policy says of itself."""
+    """A small random instance of the size that a policy states."""
     traits = traits_of(policy)
     asked = traits.setting() or Setting(n_actions=traits.n_actions)
     models: dict[str, Any] = {"features": asked.reward, "cost_features": asked.cost}
@@ -474,7 +474,7 @@ def small_environment(policy: object) -> Tabular:
         d = model.n_features
         rows = _instance(J, max(2, d), K).features
         assert rows is not None
-        # One x for all actions where the model tells them apart.
+        # One x for all actions if the model tells them apart.
         changes[name] = rows[:, 0, :d] if model.n_actions is not None else rows[..., :d]
     if asked.seen_before is not None and len(asked.seen_before) == K:
         changes["costs_seen"] = ["before" if known else "after" for known in asked.seen_before]
@@ -491,7 +491,7 @@ def _instance(J: int, d: int, K: int) -> Tabular:
 
 
 def check_model(make: Callable[[], Model]) -> list[str]:
-    """What a model of your own does not do that every model must; empty where it conforms.
+    """What your own model fails to do that every model must; empty if it conforms.
 
     >>> import tightrope as tr
     >>> check_model(lambda: tr.ArmMeans(3))
@@ -501,7 +501,7 @@ def check_model(make: Callable[[], Model]) -> list[str]:
 
 
 def check_environment(make: Callable[[], Tabular]) -> list[str]:
-    """What an environment of one's own does not do that every environment must; empty where it conforms.
+    """What your own environment fails to do that every environment must; empty if it conforms.
 
     >>> import tightrope as tr
     >>> long = tr.environments.Tabular([1.0], [[[2.0], [1.0]]], [[0.2, 0.1]], name="long")
@@ -511,12 +511,12 @@ def check_environment(make: Callable[[], Tabular]) -> list[str]:
     return _faults(EnvironmentSuite(), make, "test_it_is_a_table")
 
 
-# --- how the suites play ---
+# --- how the suites run ---
 
 
 @dataclass(frozen=True, eq=False)
 class _Round:
-    """One round that a suite has played: what was on offer, a copy of it taken before, what was chosen, and its outcome."""
+    """One round that a suite has run: the offer, a copy of it taken beforehand, the choice, and its outcome."""
 
     given: dict[str, Array]
     before: dict[str, Array]
@@ -534,7 +534,7 @@ class _Round:
 def _rounds(
     policy: Player, env: Tabular, *, start: int = 1, rounds: int = ROUNDS, learn: bool = True, ask: str = ""
 ) -> Iterator[_Round]:
-    """Rounds as the engine plays them, with outcomes drawn by a generator of their own; before each `decide` the method `ask`."""
+    """Rounds as the engine runs them, with outcomes from their own generator; the method `ask` is called before each `decide`."""
     traits, before = traits_of(policy), env.seen_before
     constrained = traits.n_constraints != 0 and env.n_constraints > 0
     some_after = constrained and not before.all()
@@ -612,7 +612,7 @@ def _acts(policy: Player, env: Tabular, **options: Any) -> list[int]:
 
 
 def _played_with_one_pending(policy: Player, env: Tabular) -> _Round:
-    """Twenty rounds, and one more whose outcome has not come."""
+    """Twenty rounds, and one more without its outcome."""
     _acts(policy, env, rounds=20)
     (pending,) = _rounds(policy, env, start=21, rounds=1, learn=False)
     return pending
@@ -655,7 +655,7 @@ def _near(differences: Array, what: str, other: str) -> None:
 
 
 def _faults(suite: Any, make: Callable[[], Any], first: str) -> list[str]:
-    """The messages of the tests that fail, each once; where the first test fails the others make no sense."""
+    """The messages of the tests that fail, each once; if the first test fails the others make no sense."""
     suite.make = make
     faults: dict[str, str] = {}
     names = [name for name in vars(type(suite)) if name.startswith("test_")]
@@ -665,7 +665,7 @@ def _faults(suite: Any, make: Callable[[], Any], first: str) -> list[str]:
             getattr(suite, name)()
         except AssertionError as error:
             faults.setdefault(str(error), words)
-        except Exception as error:  # a policy of one's own may raise anything: that too is a fault to be told
+        except Exception as error:  # your own policy may raise anything: that is a fault to report too
             faults.setdefault(f"{type(error).__name__}: {error}", words)
         if name == first and faults:
             break

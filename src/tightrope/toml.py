@@ -35,7 +35,7 @@ def dumps(data: Mapping[str, Any]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """One value, as it stands after the equals sign."""
+    """One value, as written after the equals sign."""
     return _item(value).as_string()
 
 

@@ -1,8 +1,8 @@
-"""Trust: which code the names in data may stand for.
+"""Trust: which code may run because data names it.
 
-A spec, a journal or a saved policy names classes: an estimator as `module:Class`, a policy of your own as `file.py:Class`. To
-import one is to run it, so a name is followed only if it is in a library of `LIBRARIES`, if the operator lists its module or file
-in the environment variable `TIGHTROPE_TRUST`, if the program itself passed such an object, or if whoever reads the data trusts it
+A spec, a journal or a saved policy names classes: an estimator as `module:Class`, a policy of your own as `file.py:Class`.
+Importing one runs it, so a name is followed only if it is in a library of `LIBRARIES`, if the operator lists its module or file in
+the environment variable `TIGHTROPE_TRUST`, if the program itself passed such an object, or if the reader of the data trusts it
 (`--trust`, or `trust=True`). Trust is given to names, for the rest of the process.
 """
 
@@ -24,7 +24,7 @@ _granted: set[str] = set()
 
 
 def grant(data: Any, folder: Path = Path()) -> None:
-    """Trust every class that `data`, plain tables and texts, names; files are looked for in `folder`."""
+    """Trust every class that `data` (plain tables and texts) names; files are looked up in `folder`."""
     if isinstance(data, str):
         _granted.update((absolute(data, folder), absolute(data)))
     elif isinstance(data, Mapping | Sequence) and not isinstance(data, bytes):
@@ -33,7 +33,7 @@ def grant(data: Any, folder: Path = Path()) -> None:
 
 
 def require_trusted(what: str, name: str, folder: Path = Path(), libraries: Sequence[str] = ()) -> None:
-    """Refuse a name of code that nobody trusts, before anything is imported; `what` says what it is named as."""
+    """Refuse a name of untrusted code before anything is imported; `what` describes the thing in the message."""
     place = name.rpartition(":")[0]
     if absolute(name, folder) in _granted or is_allowed(place, libraries, folder):
         return
@@ -45,7 +45,7 @@ def require_trusted(what: str, name: str, folder: Path = Path(), libraries: Sequ
 
 
 def is_allowed(place: str, libraries: Sequence[str] = (), folder: Path = Path()) -> bool:
-    """Whether a module is of one of the libraries, or a module or file is listed in `TIGHTROPE_TRUST`."""
+    """Whether a module belongs to one of the libraries, or a module or file is listed in `TIGHTROPE_TRUST`."""
     listed = [one.strip() for one in os.environ.get(VARIABLE, "").split(",") if one.strip()]
     if place.endswith(".py"):
         files = [Path(one).resolve() for one in listed if one.endswith(".py")]
@@ -56,6 +56,6 @@ def is_allowed(place: str, libraries: Sequence[str] = (), folder: Path = Path())
 
 
 def absolute(name: str, folder: Path = Path()) -> str:
-    """The same name for a process that runs in another folder: a file by its whole path."""
+    """The same name for a process in another folder: a file by its absolute path."""
     place, _, attribute = name.rpartition(":")
     return f"{(folder / place).resolve()}:{attribute}" if place.endswith(".py") else name

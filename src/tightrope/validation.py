@@ -1,4 +1,4 @@
-"""Checks of arrays and numbers, one for each kind of value, with errors that name the entry; and what rounding may take."""
+"""Checks of arrays and numbers, one for each kind of value, with errors that name the entry; and rounding tolerances."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tightrope.errors import InvalidInput
 from tightrope.words import Place, Shown
 
 Array = NDArray[np.float64]
-# Of what is checked: an argument, or an entry of one.
+# What is checked: an argument, or an entry of one.
 Name: TypeAlias = str | Place
 
 FLOAT = np.dtype(np.float64)
 
-# ‖φ‖² may exceed 1, and |W| may, by what rounding leaves.
+# ‖φ‖² and |W| may exceed 1 by rounding errors.
 NORM_LIMIT = (1.0 + 1e-6) ** 2
 COST_ROUNDING = 1e-9
 COST_LIMIT = 1.0 + COST_ROUNDING
-# Features, costs and rewards in any unit are at most this large: then prices, values and sums of squares are finite, whatever is
-# mixed with what.
+# Features, costs and rewards in any unit are at most this large, so that prices, values and sums of squares stay finite in any
+# combination.
 LARGEST = 1e30
-# A cumulative cost counts as a violation above this: it is what rounding can leave of an exact 0.
+# A cumulative cost counts as a violation above this: less may be the rounding error of an exact 0.
 VIOLATION = 1e-9
 
 
@@ -37,7 +37,7 @@ def is_plain(value: Any) -> bool:
 def real_array(name: Name, value: Any, *shapes: tuple[int | None, ...]) -> Array:
     """`value` as a C-contiguous, writeable float64 array of one of the shapes (None: any length).
 
-    The values themselves are not looked at: see `require_finite`, `require_unit_rows` and `require_range`.
+    The values themselves are not checked: see `require_finite`, `require_unit_rows` and `require_range`.
     """
     array: Array = value if is_plain(value) else _converted(name, value)
     for shape in shapes:
@@ -129,7 +129,7 @@ def labels(value: Any) -> NDArray[Any]:
 
 
 def whole_number(name: Name, value: Any, *, low: int = 0, high: int | None = None) -> int:
-    """`value` as an int ≥ low, and ≤ high where it is given."""
+    """`value` as an int ≥ low, and ≤ high if given."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < low:
         raise InvalidInput(field=name, must=f"be a whole number >= {low}", got=value)
     if high is not None and value > high:
@@ -154,7 +154,7 @@ def _converted(name: Name, value: Any) -> Array:
 
 
 def _numbers(name: Name, value: Any, array: NDArray[Any]) -> Array:
-    """Numbers that came as objects, as in a frame with columns of several types; or which of them is none."""
+    """Numbers stored as objects, as in a frame with columns of several types; the error names an entry that is not one."""
     if array.size == 0:
         raise InvalidInput(field=name, must="be an array of numbers", got=value)
     for at, one in np.ndenumerate(array):
@@ -177,20 +177,20 @@ def _entry(name: Name, at: tuple[int, ...]) -> Place:
     return Place.of(name).at(*([at] if at else []))
 
 
-# What becomes of a number outside its range: the nearer end stands in for it, it is refused, or it is taken as it is.
+# What happens to a number outside its range: it is moved to the nearer end, refused, or taken as it is.
 Outside: TypeAlias = Literal["clip", "refuse", "take"]
-# How many widths of the range beyond it a number may be that is taken as it is.
+# How far beyond the range, in widths of it, a number may be and still be taken as it is.
 REACH: Final = 10.0
 
 
 def taken_range(low: float, high: float, outside: Outside) -> tuple[float, float]:
-    """Where a number is taken as it is, beyond which the nearer end stands in for it: the range itself, or with "take" more."""
+    """The range in which a number is taken as it is; beyond it, the nearer end is used: the range itself, or with "take" more."""
     more = REACH * (high - low) if outside == "take" else 0.0
     return low - more, high + more
 
 
 def number_schema(low: float, high: float, outside: Outside) -> dict[str, Any]:
-    """A number of a range as JSON Schema; outside of it only what is refused is not valid."""
+    """The JSON Schema of a number with a range; numbers outside are invalid only if they are refused."""
     if outside == "refuse":
         return {"type": "number", "minimum": low, "maximum": high}
     done = "clipped" if outside == "clip" else "taken as it is"

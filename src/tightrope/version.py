@@ -1,3 +1,3 @@
-"""The version of the package, where any module may ask for it."""
+"""The version of the package, in a module that any other may import."""
 
 __version__ = "0.1.0"

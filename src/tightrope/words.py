@@ -1,7 +1,7 @@
-"""What Tightrope tells people: text that carries its data, and the language in which it is said.
+"""What Tightrope tells people: text that carries its data, and the language that it is written in.
 
-A message is written once. Where it mentions what Python, the command line and HTTP call by different names, it is a `Text`, whose
-data is put into words by a `Language`: `PYTHON` for `str(error)`, `CommandLine` for a terminal, `JSON` for an HTTP answer.
+A message is written once. If it mentions something that Python, the command line and HTTP call by different names, it is a `Text`,
+and a `Language` puts its data into words: `PYTHON` for `str(error)`, `CommandLine` for a terminal, `JSON` for an HTTP answer.
 
 >>> said = Text("give {keys} and {rows}", keys=Either("keys=", "--keys"), rows=Place("usage", Key("hours"), 2))
 >>> str(said)
@@ -25,7 +25,7 @@ class Key(str):
 
 
 class Place(tuple[str | int | tuple[int, ...], ...]):
-    """Where a value stands: an argument or a field, then attributes, `Key`s and indices down to the entry.
+    """The place of a value: an argument or a field, then attributes, `Key`s and indices down to the entry.
 
     >>> print(Place("rules", 1, "range"), Place("costs", (0, 2)))
     rules[1].range costs[0, 2]
@@ -47,19 +47,19 @@ class Place(tuple[str | int | tuple[int, ...], ...]):
 
     @classmethod
     def of(cls, name: str | Place) -> Place:
-        """A field, also where only its name is given."""
+        """A field, given as one or only by its name."""
         return name if isinstance(name, Place) else cls(name)
 
 
 class Either(NamedTuple):
-    """Words that differ: what to write or call in Python, and what does the same on the command line and in a spec."""
+    """Two wordings: what to write in Python, and what does the same on the command line and in a spec."""
 
     python: str
     command: str
 
 
 class Shown(str):
-    """A value of which only its display matters: a number with fewer digits, what came from another process.
+    """A value that is only displayed: a number with fewer digits, or a value from another process.
 
     >>> Shown("0.25")
     0.25
@@ -93,7 +93,7 @@ class Text(str):
 
 
 def joined(separator: str, parts: Iterable[str]) -> Text:
-    """The parts one after the other, each of which may be a `Text`."""
+    """The parts joined by a separator; each may be a `Text`."""
     data = {f"part{i}": part for i, part in enumerate(parts)}
     return Text(separator.join(f"{{{name}}}" for name in data), **data)
 
@@ -102,7 +102,7 @@ class Language:
     """How fields and values are written. This is Python's way; the others differ in a method or two."""
 
     def say(self, what: Any) -> str:
-        """A text, a field, an error or words, as the reader has them."""
+        """A text, a field, an error or words, in the reader's language."""
         if isinstance(what, Text):
             return self.fill(what.template, what.data)
         if isinstance(what, Place):
@@ -128,7 +128,7 @@ class Language:
 
 
 class CommandLine(Language):
-    """For whoever typed a command: its `options`, such as ``--keys``, and beyond them the fields of a spec."""
+    """For someone who typed a command: its `options`, such as ``--keys``, and otherwise the fields of a spec."""
 
     def __init__(self, options: Collection[str] = ()) -> None:
         self.options = options
@@ -141,7 +141,7 @@ class CommandLine(Language):
         return words.command
 
     def value(self, value: Any) -> str:
-        """As in a spec: models, policies and rules by the names that they have there."""
+        """As in a spec, where models, policies and rules have names."""
         kind = getattr(value, "kind", None)
         if isinstance(kind, str):
             return kind

@@ -132,7 +132,7 @@ def test_the_spec_speaks_to_a_stranger(here):
     for words in (
         "# visits: made by `tightrope init --from visits.csv` from 400 rows of visits.csv. Everything here is",
         "# The actions. Action: 'ward' (the name says 'ward', and it has 2 different values).",
-        "missing in 11% of the rows, which has a column of its own",
+        "missing in 11% of the rows, marked by a column of its own",
         "# left out: visit_id: it names the row: 400 different values in 400 rows",
         "# what was used on average in the table:",
         "# For serve: what the policy has learnt before its first decision.",
@@ -199,7 +199,7 @@ def test_files_are_not_replaced_unless_asked(here, monkeypatch, capsys):
         ([], "stdin is not a terminal. Use --yes to accept the proposals"),
         (["--yes", "--action", "wrd"], r"there is no column 'wrd' (did you mean 'ward'?)"),
         (["--yes", "--rule", "nurse_hours <= 0.1"], "nurse_hours"),
-        (["--yes", "--actions", "a,b"], "for a start without a table"),
+        (["--yes", "--actions", "a,b"], "with --from: the table says both"),
     ],
 )
 def test_bad_usage_has_status_2_and_writes_nothing(here, capsys, options, words):

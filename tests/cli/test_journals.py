@@ -35,7 +35,7 @@ def test_a_backup_is_restored(data: Path, tmp_path: Path, capsys: pytest.Capture
     again = machine(capsys, "replay", made["file"])
     assert (again["entries"], again["head"]) == (made["entries"], made["head"])
     assert main(["backup", str(data), "--out", str(tmp_path / "backups")]) == 2
-    assert "there is a file already" in capsys.readouterr().err
+    assert "the file already exists" in capsys.readouterr().err
     assert main(["backup", str(data)]) == 2
     assert "--to FILE or --out FOLDER" in capsys.readouterr().err
     (data / "trial.sqlite").unlink()

@@ -159,7 +159,9 @@ def test_where_nobody_knows_the_optimum(spec, capsys):
     assert main(["simulate", path, "--trust"]) == 0
     shown = capsys.readouterr().out
     assert "reward" in shown
-    assert "regret is not known: nobody has said what the best policy would earn" in " ".join(shown.split())
+    assert "regret is unknown: the environment does not say what the best policy would earn" in " ".join(
+        shown.split()
+    )
     for command in ("oracle", "sweep"):
         status, told = answer(capsys, command, path, "--out", command)
         assert status != 0

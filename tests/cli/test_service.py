@@ -240,4 +240,4 @@ def test_a_key_that_nobody_says_more_of(tmp_path: Path, capsys: pytest.CaptureFi
     assert "expires" not in much
     capsys.readouterr()
     assert main(["keys", "create", str(path), "--days", "3", "--never-expires"]) == 2
-    assert "--days and --never-expires can't both be given" in capsys.readouterr().err
+    assert "--days and --never-expires exclude each other" in capsys.readouterr().err

@@ -105,7 +105,7 @@ def test_simulate_follows_the_spec_and_the_command_line(capsys, small):
 def test_simulate_for_people(capsys, small, tmp_path):
     assert main(["simulate", small]) == 0
     shown = capsys.readouterr().out
-    assert "nothing is written" in shown
+    assert "use --out DIR to write a report" in shown
     assert main(["simulate", small, "--out", str(tmp_path / "o")]) == 0
     shown = capsys.readouterr().out
     assert f"the report is {tmp_path / 'o' / 'index.html'}" in shown

@@ -208,7 +208,7 @@ def test_what_cannot_be_sent_is_refused_by_the_field(
         client.decide({"age": math.nan, "sex": "f"})
     with pytest.raises(InvalidInput, match=r"features\[1\] must be finite, but got inf"):
         client.decide(features=np.array([1.0, np.inf]))
-    with pytest.raises(InvalidInput, match="a complex has no form in JSON"):
+    with pytest.raises(InvalidInput, match="JSON has no form for a complex"):
         client.decide({"age": 1j, "sex": "f"})
     assert client.decide({"age": 1, "sex": "f"}, event_id="a NaN of a kind")["event_id"] == "a NaN of a kind"
     for url in ("ftp://example.org", "example.org", "http://host:port", "http://"):

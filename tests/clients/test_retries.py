@@ -118,5 +118,5 @@ def test_targets_hold_what_an_address_may() -> None:
     for path in ("v1/state", "/v1/state HTTP/1.1\r\nX: y", "/ä"):
         with pytest.raises(InvalidInput, match="path must begin with /"):
             endpoints.get(settings, path)
-    with pytest.raises(InvalidInput, match="key must be of visible ASCII"):
+    with pytest.raises(InvalidInput, match="key must consist of visible ASCII"):
         Settings("http://localhost", key="a\r\nX: y")

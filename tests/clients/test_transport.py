@@ -84,7 +84,7 @@ def test_a_connection_is_used_again_only_while_both_sides_keep_it() -> None:
     ],
 )
 def test_what_is_no_whole_answer_is_an_error(wire: bytes) -> None:
-    with pytest.raises(HTTPException, match="no whole answer"):
+    with pytest.raises(HTTPException, match="no valid answer"):
         asked(wire)
 
 

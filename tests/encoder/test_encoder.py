@@ -274,8 +274,8 @@ def test_a_column_too_large_to_be_squared_is_refused() -> None:
             TABLE,
             r"columns\['ward'\]\.missing must be 'error' or 'indicator' or 'fill'",
         ),
-        ({"age": {"fill": 1, "missing": "mean"}}, TABLE, r"columns\['age'\]\.fill is for missing"),
-        ({"age": {"missing": "fill"}}, TABLE, r"columns\['age'\]\.fill must say what stands in"),
+        ({"age": {"fill": 1, "missing": "mean"}}, TABLE, r"columns\['age'\]\.fill needs missing"),
+        ({"age": {"missing": "fill"}}, TABLE, r"columns\['age'\]\.fill must give the value to use"),
         (
             {"ward": {"values": ["A"], "fill": "C"}},
             TABLE,
@@ -298,7 +298,7 @@ def test_bad_tables_are_refused_in_words(columns: Any, table: Any, words: str) -
     with pytest.raises(tr.InvalidInput, match=words):
         encoder.fit(table, columns)
     assert not encoder.fitted
-    with pytest.raises(tr.InvalidInput, match="fit it first"):
+    with pytest.raises(tr.InvalidInput, match="is not fitted yet"):
         encoder.transform(table)
 
 

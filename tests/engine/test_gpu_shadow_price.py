@@ -280,7 +280,7 @@ def taught() -> tr.ShadowPrice:
             "from its first round on, but this one has 1 rounds.*engine='cpu'",
         ),
         (taught(), world(), "has learnt 2 outcomes.*engine='cpu'"),
-        (policy(tr.Ridge(3)), world(cost_noise="bernoulli"), "drawn anew in every round.*engine='cpu'"),
+        (policy(tr.Ridge(3)), world(cost_noise="bernoulli"), "seen before acting are random.*engine='cpu'"),
         (policy(tr.Ridge(3), constraints=1), world(), "but the policy has 1"),
         (policy(tr.Ridge(257)), world(p=257), "up to 256 features.*engine='cpu'"),
     ],

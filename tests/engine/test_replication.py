@@ -162,7 +162,7 @@ def test_the_optimum_knows_which_costs_a_choice_can_depend_on():
 
 def test_a_gpu_says_that_it_can_not(monkeypatch):
     with pytest.raises(
-        tr.InvalidInput, match="some are seen before acting and others after can't be played on a GPU"
+        tr.InvalidInput, match="can't run costs of which some are seen before acting and others after"
     ):
         tr.simulate(made("shadow-price"), table(), 10, engine="gpu")
 

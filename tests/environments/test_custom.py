@@ -271,8 +271,8 @@ def test_what_is_wrong_with_a_round_is_said(changes, says):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "actions must be given, their number or names"),
-        ({"actions": 2, "usage": {"h": 1.0}}, "usage is for rules"),
+        ({}, "actions must be given \\(their number or names\\)"),
+        ({"actions": 2, "usage": {"h": 1.0}}, "usage needs rules"),
         ({"rules": RULES, "costs_seen": "after"}, "come from the rules: leave them out"),
         ({"rules": RULES, "actions": ["a", "b"]}, "actions must be those of the rules"),
         ({"actions": 2, "constraints": 2, "costs_seen": ["before"]}, "for each of 2 constraints"),

@@ -215,7 +215,7 @@ def test_a_fit_that_leaves_its_range_is_clipped_and_named() -> None:
         ({"context": "age"}, "context must be one or more column names, but got 'age'"),
         ({"context": []}, "context must be one or more column names"),
         ({"label": "sent"}, "label must be given without action and reward"),
-        ({"action": None}, "action is missing: name the column of what was done"),
+        ({"action": None}, "action is missing: name the column of the action that was taken"),
         ({"reward": {"email": 0.1, "letter": 0.2}}, "action must be left out"),
         ({"reward": {"email": 0.1}, "action": None, "rules": "two"}, "reward must have the actions"),
         ({"reward": "age"}, r"column 'age'\[0\] must lie in \[0, 1\]"),
@@ -239,7 +239,7 @@ def test_a_fit_that_leaves_its_range_is_clipped_and_named() -> None:
                 "rules": "two",
                 "usage": {"minutes": "minutes"},
             },
-            r"usage\['minutes'\] must tell the usage of every action",
+            r"usage\['minutes'\] must give the usage of every action",
         ),
     ],
 )
@@ -413,9 +413,9 @@ def test_what_the_file_of_an_environment_says_twice_is_refused(tmp_path: Path) -
     path = grouped().to_spec(tmp_path / "post.toml")
     text = path.read_text()
     for line, words in (
-        ("usage.minutes = 0.1", r"environment\.usage\.minutes: is in the file post\.npz too"),
-        ('groups = ["A"]', r"environment\.groups: is in the file post\.npz too"),
-        ("rewards = [[1]]", r"environment\.rewards: is in the file post\.npz too"),
+        ("usage.minutes = 0.1", r"environment\.usage\.minutes: is also in the file post\.npz"),
+        ('groups = ["A"]', r"environment\.groups: is also in the file post\.npz"),
+        ("rewards = [[1]]", r"environment\.rewards: is also in the file post\.npz"),
     ):
         path.write_text(text.replace("[environment]", f"[environment]\n{line}"))
         with pytest.raises(SpecError, match=words):
@@ -427,7 +427,7 @@ def test_the_encoder_of_a_spec_is_refused_in_words(tmp_path: Path) -> None:
     text = path.read_text()
     path.write_text(text.replace("[context]", '[context]\nsex = { type = "category", values = ["f"] }'))
     with pytest.raises(
-        SpecError, match=r"context\.sex: can't stand beside an encoder, which has all the fields"
+        SpecError, match=r"context\.sex: can't be combined with an encoder, which has all the fields"
     ):
         read_spec(path)
     path.write_text(text.replace("post.encoder.json", "none.json"))

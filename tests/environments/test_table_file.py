@@ -145,7 +145,7 @@ def test_what_is_doubted_is_told_to_whoever_asks(tmp_path):
         ),
         ({"environment": {"action": None}}, "action is missing"),
         ({"environment": {"contexts": 0}}, r"environment\.contexts: must be at least 1, but got 0"),
-        ({"rules": [BUDGET]}, r"environment: usage\.minutes is missing: a rule counts it"),
+        ({"rules": [BUDGET]}, r"environment: usage\.minutes is missing, but a rule counts it"),
         ({"actions": ["email", "fax"]}, "the table has the actions"),
         ({"context": {}}, r"context: is missing"),
     ],

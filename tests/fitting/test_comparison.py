@@ -29,7 +29,7 @@ def test_who_can_predict_is_taken(linear):
     # What is left is the noise.
     log = logged()
     assert linear["linear"].loss == pytest.approx(0.3**2 / log.rewards.var(), rel=0.1)
-    assert "Take linear for the reward" in linear.words()[0]
+    assert "Use linear for the reward" in linear.words()[0]
 
 
 def test_its_favourites_earn_what_they_would(linear):

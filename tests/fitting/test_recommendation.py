@@ -93,12 +93,12 @@ def test_what_is_written_says_what_was_found(found, tmp_path):
     assert [row["model"] for row in summary["rows"]] == MODELS * 2
     assert sum(row["recommended"] for row in summary["rows"]) == 2
     html = page.read_text()
-    assert "Take linear for the reward" in html
+    assert "Use linear for the reward" in html
     assert (tmp_path / "calibration-reward.png").stat().st_size > 5000
     assert tomllib.loads((tmp_path / "spec.toml").read_text())["policy"]["reward"] == {
         "model": "disjoint-ridge"
     }
-    assert (tmp_path / "spec.toml").read_text().startswith("# Take linear for the reward")
+    assert (tmp_path / "spec.toml").read_text().startswith("# Use linear for the reward")
 
 
 def test_a_log_of_vectors_will_do():

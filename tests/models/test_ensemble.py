@@ -437,7 +437,7 @@ def test_what_can_not_be_saved_or_made_is_refused() -> None:
         ),
         (3.0, None, "estimator must be a name or an object with fit and predict, but got 3.0"),
         (TransformedTargetRegressor(func=np.log1p), None, r"estimator\.func must be plain data"),
-        (Hidden(), None, "Hidden, which no other process could import: put the class in a module"),
+        (Hidden(), None, "Hidden, which no other process could import; move the class to a module"),
         ("sklearn.tree:NoTree", None, "there is no class 'NoTree' in 'sklearn.tree'"),
         (
             "catboost:CatBoostRegressor",
@@ -445,7 +445,7 @@ def test_what_can_not_be_saved_or_made_is_refused() -> None:
             "needs catboost, which is not installed: pip install catboost",
         ),
         ("sklearn.tree:DecisionTreeRegressor", {"depth": 3}, "unexpected keyword argument 'depth'"),
-        (DecisionTreeRegressor(), {"max_depth": 3}, "an object has its own"),
+        (DecisionTreeRegressor(), {"max_depth": 3}, "params is only for a named estimator"),
         (
             "sklearn.preprocessing:StandardScaler",
             None,
@@ -565,7 +565,9 @@ def test_no_request_waits_for_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_journal_that_tells_of_a_fit_that_is_not_there_is_refused() -> None:
     state = ExperimentState(spec(estimator="extra-trees", **SMALL))
     for work in (0, 1, -1):
-        with pytest.raises(tr.InvalidInput, match=r"no fit with the mark|not done in the background"):
+        with pytest.raises(
+            tr.InvalidInput, match=r"no fit under way with the mark|not done in the background"
+        ):
             state.background.take(work, [7])
 
 

@@ -222,7 +222,7 @@ def test_categories_are_encoded_where_the_size_is_told():
         small.learn([float(i % 5)], 0.0)
     before = small.n_learnt
     with pytest.raises(
-        tr.InvalidInput, match="makes 5 features, but the model was made for 3: set its size to 5 or more"
+        tr.InvalidInput, match="makes 5 features, but the model expects 3; set size to 5 or more"
     ):
         small.learn([1.0], 0.0)
     assert small.n_learnt == before
@@ -271,7 +271,7 @@ def test_it_serves_in_a_spec():
             "transformer.func must be plain data",
         ),
         (lambda: tr.Features("splines", tr.ArmMeans(2)), "takes no features"),
-        (lambda: tr.Features("splines", taught(tr.Standardised(n_features=2), 5)), "has learnt already"),
+        (lambda: tr.Features("splines", taught(tr.Standardised(n_features=2), 5)), "has already learnt"),
         (lambda: tr.Features("splines", 3), "inner must be a model"),
         (lambda: tr.Features("splines", tr.Ridge(2)).learn([1.0], 1.0), "features must have shape"),
         (lambda: tr.Features("splines", tr.Logistic(n_features=2)).learn([1.0, 2.0], 3.0), "must lie in"),

@@ -141,7 +141,9 @@ def test_on_several_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gpu_refuses_it() -> None:
-    with pytest.raises(tr.InvalidInput, match="has a model without kernels, needs engine='cpu'"):
+    with pytest.raises(
+        tr.InvalidInput, match="nor run a model without kernels; pass slater= or use engine='cpu'"
+    ):
         tr.simulate(POLICIES["reward"]()[0], before(), 10, engine="gpu")
 
 
@@ -260,7 +262,7 @@ def test_what_a_model_lacks_is_told() -> None:
     assert (
         "NotImplementedError: Silent must define deviations, or widths" in check_model(lambda: Silent(3))[0]
     )
-    with pytest.raises(tr.InvalidInput, match="quantities, but 2 are needed"):
+    with pytest.raises(tr.InvalidInput, match="quantities, but the policy needs 2"):
         tr.PessimisticOptimistic(reward=tr.Ridge(3), cost=Silent(3), constraints=2, slater=0.1)
 
 

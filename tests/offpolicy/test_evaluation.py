@@ -369,7 +369,7 @@ def test_deterministic_logs_are_refused() -> None:
     log = Log([0, 1, 0], [1.0, 0.0, 1.0], propensities=[1.0, 1.0, 1.0])
     for method in METHODS:
         with pytest.raises(
-            InvalidInput, match=r"the log is deterministic .* no row tells what another action"
+            InvalidInput, match=r"the log is deterministic .* no row shows what another action"
         ):
             evaluate(log, [0, 0, 0], method)
 
@@ -414,8 +414,8 @@ GOOD: dict[str, Any] = {
         ([0, 1, 1], {"limits": np.nan}, "limits must be finite"),
         ([0, 1, 1], {"clip": 0.5}, "clip must be finite and >= 1, but got 0.5"),
         ([0, 1, 1], {"method": "replay", "seed": -1}, "seed must be a whole number >= 0, but got -1"),
-        ([1, 0, 0], {"method": "replay"}, "the target never does what was logged"),
-        ([1, 0, 0], {"method": "snips"}, "the target never does what was logged"),
+        ([1, 0, 0], {"method": "replay"}, "the target never takes a logged action"),
+        ([1, 0, 0], {"method": "snips"}, "the target never takes a logged action"),
     ],
 )
 def test_bad_targets_are_refused_in_words(target: Any, options: dict[str, Any], words: str) -> None:

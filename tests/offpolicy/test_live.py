@@ -214,7 +214,7 @@ def test_a_frozen_policy_is_refused_with_the_remedy() -> None:
         ):
             evaluate(log, frozen)  # type: ignore[arg-type]
     doubts = evaluate(log, np.ones(200, dtype=int)).doubts
-    assert "evaluate_live judges it" in doubts[-1], "it may be a moment of such a policy"
+    assert "use evaluate_live to judge it" in doubts[-1], "it may be a moment of such a policy"
     assert not evaluate(log, np.full((200, 2), 0.5)).doubts
     assert not evaluate(arms(np.empty((200, 0))), np.ones(200, dtype=int)).doubts, (
         "without rules nothing is balanced"

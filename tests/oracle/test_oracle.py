@@ -193,7 +193,7 @@ class TestSampled:
         found = [tr.solve(env, samples=200, seed=seed) for seed in range(10)]
         assert sum(not one.interval[0] <= exact <= one.interval[1] for one in found) <= 2
         # All of 20 atoms would have to cost -1, and the chance that some do not is 1 - 10^-4.
-        with pytest.raises(InfeasibleProblem, match=r"in a sample of 20 atoms; take more samples to be sure"):
+        with pytest.raises(InfeasibleProblem, match=r"in a sample of 20 atoms; use more samples to be sure"):
             tr.solve(env, epsilon=0.999, samples=20)
 
     def test_refuses_too_few_samples(self) -> None:

@@ -230,5 +230,5 @@ def test_it_says_where_it_does_not_fit():
         "its costs are seen after acting, but the policy has no model of them"
     ]
     assert BEFORE.problem().misfits(Lagrangian(tr.Ridge(3), cost=tr.Ridge(3), n_constraints=2)) == [
-        "its costs are seen before acting, but the policy learns them from what is seen after"
+        "its costs are seen before acting, but the policy expects to learn them after acting"
     ]

@@ -100,7 +100,7 @@ def test_mistakes_in_a_spec_are_named(change: dict[str, object], message: str) -
 
 
 def test_a_name_is_taken_once_and_data_need_one() -> None:
-    with pytest.raises(tr.InvalidInput, match="rule 'capacity' is registered already"):
+    with pytest.raises(tr.InvalidInput, match="rule 'capacity' is already registered"):
         register("capacity")(Band)
     unregistered = dataclass(frozen=True, repr=False)(type("Loose", (Band,), {}))
     with pytest.raises(tr.InvalidInput, match=r"Loose must be registered under a name"):

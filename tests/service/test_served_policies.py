@@ -331,8 +331,12 @@ def test_usage_that_does_not_fit_is_refused_without_a_trace(name: str) -> None:
 
 def test_who_can_not_be_served_is_told_why() -> None:
     for policy, context, words in (
-        ({"kind": "oracle"}, {}, "it knows the truth of an environment"),
-        ({"kind": "ucb-alp", **CASES["ucb-alp"][0]}, CONTEXT, "contexts are not numbered"),
+        ({"kind": "oracle"}, {}, "it needs the true means of an environment"),
+        (
+            {"kind": "ucb-alp", **CASES["ucb-alp"][0]},
+            CONTEXT,
+            "contexts are only numbered if all fields are categories",
+        ),
         (
             {"kind": "opb", **CASES["opb"][0]},
             CONTEXT,

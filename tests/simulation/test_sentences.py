@@ -37,10 +37,10 @@ def runs(last: list[list[int]], reward: float = 9.0, **changes: Any) -> Result:
 
 
 def test_what_was_earned() -> None:
-    assert earned(runs([[0]])) == "earned 0.9 a round, 90.0\u00a0% of the optimum"
-    assert earned(runs([[0]], optimal_reward=[18.0])) == "earned 0.9 a round, 50.0\u00a0% of the optimum"
-    assert earned(runs([[0]], optimum=None)) == "earned 0.9 a round"
-    assert earned(runs([[0]], optimum=-1.0)) == "earned 0.9 a round", "no part of nothing"
+    assert earned(runs([[0]])) == "earned 0.9 per round, 90.0\u00a0% of the optimum"
+    assert earned(runs([[0]], optimal_reward=[18.0])) == "earned 0.9 per round, 50.0\u00a0% of the optimum"
+    assert earned(runs([[0]], optimum=None)) == "earned 0.9 per round"
+    assert earned(runs([[0]], optimum=-1.0)) == "earned 0.9 per round", "no part of nothing"
 
 
 @pytest.mark.parametrize(

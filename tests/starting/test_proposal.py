@@ -163,13 +163,13 @@ def test_where_names_say_nothing_the_options_are_named():
         "gain": [0.5, 1.5] * 10,
     }
     with pytest.raises(
-        InvalidInput, match=r"what was done: .*city, shirt.*Use --action COLUMN; --label COLUMN"
+        InvalidInput, match=r"what was done: .*city, shirt.*Use --action COLUMN; or use --label COLUMN"
     ):
         proposed(table)
     with pytest.raises(InvalidInput, match=r"what was earned: x, .*gain\? Use --reward COLUMN"):
         proposed(table, action="city")
     # Which of two texts is the good one can't be guessed either.
-    with pytest.raises(InvalidInput, match=r"holds 's', 'm': say with --success"):
+    with pytest.raises(InvalidInput, match=r"holds 's', 'm'; use --success to say"):
         proposed(table, action="city", reward=["shirt"])
 
 

@@ -90,7 +90,7 @@ def test_spans():
         ({"design": "grid"}, "sweep: must name at least one field"),
         ({"design": "latin", "policy.slater": [1]}, "sweep.design: must be one of 'grid', 'random', 'sobol'"),
         ({"design": "sobol", "policy.slater": [1]}, "sweep.cells: is missing"),
-        ({"cells": 3, "policy.slater": [1]}, "sweep.cells: is for random and sobol"),
+        ({"cells": 3, "policy.slater": [1]}, "sweep.cells: is only for random and sobol"),
         ({"design": "random", "cells": 0, "policy.slater": [1]}, "sweep.cells: must be a whole number >= 1"),
         (
             {"design": "random", "cells": 2, "seed": -1, "policy.slater": [1]},
@@ -113,7 +113,7 @@ def test_spans():
         ({"policy.slater": {"low": 0.1}}, "high is missing"),
         (
             {"design": "random", "cells": 2, "policy.slater": {"low": 0.1, "high": 1.0, "steps": 3}},
-            "steps is for grids",
+            "steps is only for grids",
         ),
         ({"rule[0].at_most": [0.1]}, "there is no entry [0]"),
         ({"policy[1].slater": [0.1]}, "there is no entry [1]"),

@@ -90,7 +90,7 @@ def test_a_plan_that_can_not_work_is_refused_before_it_starts(tmp_path, capsys):
         sweep(make_spec({"sweep": GRID}), tmp_path)
     with pytest.raises(InvalidInput, match="workers must be a whole number >= 1"):
         sweep(spec_of(GRID), tmp_path, workers=0)
-    with pytest.raises(InvalidInput, match="address is for the engine 'ray'"):
+    with pytest.raises(InvalidInput, match="address needs the engine 'ray'"):
         sweep(spec_of(GRID), tmp_path, address="auto")
 
 

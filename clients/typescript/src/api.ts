@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the process answers and all of its threads run. */
+        /** Whether the process answers and all of its threads are running. */
         get: operations["show_health"];
         put?: never;
         post?: never;
@@ -82,7 +82,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether every experiment takes decisions. */
+        /** Whether every experiment accepts decisions. */
         get: operations["show_readiness"];
         put?: never;
         post?: never;
@@ -204,7 +204,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Where it stood, at up to 240 moments since its beginning.
+         * Where it stood at up to 240 moments since it began.
          * @description Needs a key with the scope `read`.
          */
         get: operations["show_history"];
@@ -244,7 +244,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Outcomes that came late, were rejected, are missing, or are still waited for.
+         * Outcomes that came late, were rejected, are missing, or are still awaited.
          * @description Needs a key with the scope `read`.
          */
         get: operations["list_outcomes"];
@@ -288,7 +288,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * About what each rule costs in reward: what is earned with all of them, and without each, on remembered rounds.
+         * Roughly what each rule costs in reward: earnings with all rules, and without each, on remembered rounds.
          * @description Needs a key with the scope `read`.
          */
         get: operations["show_rules"];
@@ -314,7 +314,7 @@ export interface paths {
         get: operations["list_snapshots"];
         put?: never;
         /**
-         * Keep the present state under a name.
+         * Keep the current state under a name.
          * @description Needs a key with the scope `admin`.
          */
         post: operations["take_snapshot"];
@@ -361,7 +361,7 @@ export interface components {
         };
         /**
          * ActionValue
-         * @description What an action was worth when a decision was made.
+         * @description What an action was worth when the decision was made.
          */
         ActionValue: {
             action: string;
@@ -370,22 +370,22 @@ export interface components {
             penalties: {
                 [key: string]: number | null;
             };
-            /** @description Of a policy that draws. */
+            /** @description The chance of drawing it; only for policies that draw. */
             probability?: number | null;
-            /** @description What is believed of its reward; for some policies an optimistic bound. */
+            /** @description Its expected reward; for some policies an optimistic bound. */
             reward: number | null;
-            /** @description By which the policy compares: reward less penalties. Null where it is not finite. */
+            /** @description What the policy compares: reward less penalties. Null if it is not finite. */
             value: number | null;
         };
         /**
          * Change
-         * @description A change of the configuration: a start, a mode, a rollback or an erasure, with what belongs to each.
+         * @description A change of the configuration: a start, a mode, a rollback or an erasure, with its details.
          */
         Change: {
             /** @description The id of the key that asked for it. */
             by?: string;
             /**
-             * @description Where what the journal holds of it can't be read.
+             * @description Whether its journal entry can't be read.
              * @enum {unknown}
              */
             damaged?: true;
@@ -399,9 +399,9 @@ export interface components {
             /** @enum {unknown} */
             mode?: "live" | "paused" | "shadow";
             numbers?: number[];
-            /** @description In the journal; of a rollback, that of the snapshot. */
+            /** @description In the journal; for a rollback, the snapshot's position. */
             position: number;
-            /** @description Of a start: what usage may lie in where no rule declares it, as it was inferred. */
+            /** @description For a start: the inferred ranges of usage that no rule declares. */
             ranges?: {
                 [key: string]: [
                     number,
@@ -429,13 +429,13 @@ export interface components {
          * @description Changes, newest first.
          */
         ChangePage: {
-            /** @description What to ask for the next page with; null at the end. */
+            /** @description Pass it to get the next page; null at the end. */
             before: number | null;
             changes: components["schemas"]["Change"][];
         };
         /**
          * ConcernState
-         * @description Something that the policy can't do as it is asked to, and what helps.
+         * @description Something that the policy can't do as asked, and what helps.
          */
         ConcernState: {
             kind: string;
@@ -447,34 +447,34 @@ export interface components {
          * @description Where a constraint stands.
          */
         ConstraintState: {
-            /** @description In the rule's unit: what was used (of a rule with `at_least`, what there was), what its limit allowed so far (required), and the difference. Null: not known. */
+            /** @description In the rule's unit: what was used (for `at_least`, what there was), what the limit allowed so far (for `at_least`, required), and the difference. Null: not known. */
             allowed: number | null;
-            /** @description Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 where the rule holds. */
+            /** @description Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 if the rule holds. */
             cumulative_cost: number;
-            /** @description How many it was counted over; null after a change of the rule's scale. */
+            /** @description How many decisions it was counted over; null after a change of the rule's scale. */
             decisions: number | null;
-            /** @description Whether it can't be met on what was seen. */
+            /** @description Whether it can't be met, judging by what was seen. */
             infeasible: boolean;
-            /** @description In the rule's unit: what was used (of a rule with `at_least`, what there was), what its limit allowed so far (required), and the difference. Null: not known. */
+            /** @description In the rule's unit: what was used (for `at_least`, what there was), what the limit allowed so far (for `at_least`, required), and the difference. Null: not known. */
             left: number;
-            /** @description The limit as the rule states it, and what it is counted in. */
+            /** @description The limit as the rule states it, and its unit. */
             limit: number;
             name: string;
-            /** @description What one more unit of the limit is, in words. */
+            /** @description What one more unit of the limit means, in words. */
             one_more: string;
-            /** @description What one more unit of what the rule counts would earn, such as one more nurse hour. */
+            /** @description What one more unit, such as one more nurse hour, would earn. */
             price?: number;
-            /** @description Price or queue that the policy goes by, in the same scale. */
+            /** @description The price or queue that the policy uses, on the same scale. */
             queue: number;
             /** @description In words. */
             rule: string;
             /** @enum {unknown} */
             seen: "after" | "before";
-            /** @description Of a rule with two sides. */
+            /** @description Which side, if the rule has two. */
             side: string;
-            /** @description The limit as the rule states it, and what it is counted in. */
+            /** @description The limit as the rule states it, and its unit. */
             unit: string;
-            /** @description In the rule's unit: what was used (of a rule with `at_least`, what there was), what its limit allowed so far (required), and the difference. Null: not known. */
+            /** @description In the rule's unit: what was used (for `at_least`, what there was), what the limit allowed so far (for `at_least`, required), and the difference. Null: not known. */
             used: number | null;
         };
         /**
@@ -489,9 +489,9 @@ export interface components {
          *     }
          */
         Decision: {
-            /** @description The number of the action, by the order in the spec. */
+            /** @description The action's number, in the order of the spec. */
             action: number;
-            /** @description The caller's name for it, or the one that the service made. */
+            /** @description The id that the caller gave, or the one that the service made. */
             event_id: string;
             /** @description With `explain`: why. */
             explanation?: components["schemas"]["Explanation"];
@@ -501,11 +501,11 @@ export interface components {
             probabilities?: {
                 [key: string]: number;
             } | null;
-            /** @description With which the action was served; 1 if nothing was drawn, null where there is no closed form. */
+            /** @description The probability with which the action was served; 1 if nothing was drawn, null if there is no closed form. */
             probability: number | null;
             /** @description In shadow mode: what the policy would have chosen. */
             proposed?: string;
-            /** @description How many decisions the experiment had made before. */
+            /** @description How many decisions the experiment had made before this one. */
             sequence: number;
         };
         /**
@@ -513,7 +513,7 @@ export interface components {
          * @description Decisions, newest first.
          */
         DecisionPage: {
-            /** @description What to ask for the next page with; null at the end. */
+            /** @description Pass it to get the next page; null at the end. */
             before: number | null;
             decisions: components["schemas"]["ListedDecision"][];
         };
@@ -536,7 +536,7 @@ export interface components {
              */
             actions?: (number | string)[] | null;
             /**
-             * @description What the spec declares, by name.
+             * @description The fields that the spec declares, by name.
              * @default null
              */
             context?: {
@@ -548,22 +548,22 @@ export interface components {
              */
             default?: number | string | null;
             /**
-             * @description The caller's name for this decision, which makes a retry safe. The service makes one where it is missing.
+             * @description The caller's id for this decision, which makes a retry safe. The service makes one if it is missing.
              * @default null
              */
             event_id?: string | null;
             /**
-             * @description Whether the answer says why. No part of what makes two bodies equal.
+             * @description Whether the answer says why. It is ignored when two bodies are compared.
              * @default false
              */
             explain?: boolean;
             /**
-             * @description Where the spec has no `[context]` and declares them: a vector, or one row for each action.
+             * @description If the spec declares `[features]` instead of a `[context]`: a vector, or one row for each action.
              * @default null
              */
             features?: (number | number[])[] | null;
             /**
-             * @description The groups of the context, of those that the spec declares or its rules name; an empty list for none.
+             * @description The context's groups, among those that the spec declares or its rules name; an empty list for none.
              * @default null
              */
             group?: string | string[] | null;
@@ -584,9 +584,9 @@ export interface components {
         Erasure: {
             /** @description How many entries of the journal lost something. */
             entries: number;
-            /** @description The events that there were, and those that no decision was made for. */
+            /** @description The events that were erased, and those that no decision was made for. */
             erased: string[];
-            /** @description The events that there were, and those that no decision was made for. */
+            /** @description The events that were erased, and those that no decision was made for. */
             unknown: string[];
         };
         /**
@@ -623,7 +623,7 @@ export interface components {
         ErrorDetail: {
             /** @description For programs. */
             code: string;
-            /** @description Where in the body it is, if a single entry is wrong, such as ``usage.hours[2]``. */
+            /** @description Which entry of the body is wrong, if it is a single one, such as ``usage.hours[2]``. */
             field?: string;
             /** @description For people; it names the field. */
             message: string;
@@ -651,20 +651,20 @@ export interface components {
         Explanation: {
             /** @description What each action on offer was worth. */
             actions: components["schemas"]["ActionValue"][];
-            /** @description Weight of the reward and tightening of the limits; null for a policy that has none. */
+            /** @description Weight of the reward and tightening of the limits; null for a policy without them. */
             epsilon: number | null;
-            /** @description Prices or queues by constraint, when it was made. */
+            /** @description Prices or queues by constraint, when the decision was made. */
             queue: {
                 [key: string]: number | null;
             };
-            /** @description Weight of the reward and tightening of the limits; null for a policy that has none. */
+            /** @description Weight of the reward and tightening of the limits; null for a policy without them. */
             V: number | null;
-            /** @description In words, where the policy has some. */
+            /** @description The explanation in words, if the policy gives one. */
             words?: string[];
         };
         /**
          * HardCapState
-         * @description Where a hard cap stands: `used` of `total`, in the rule's units, and what it keeps off offer now.
+         * @description Where a hard cap stands: `used` of `total`, in the rule's units, and which actions it withholds now.
          */
         HardCapState: {
             left: number;
@@ -674,13 +674,13 @@ export interface components {
             rule: string;
             total: number;
             unit: string;
-            /** @description What is used or reserved. */
+            /** @description What has been used or reserved. */
             used: number;
             withheld: components["schemas"]["Withheld"] | null;
         };
         /**
          * Health
-         * @description Whether all threads run.
+         * @description Whether all worker threads are running.
          */
         Health: {
             /** @enum {unknown} */
@@ -688,7 +688,7 @@ export interface components {
         };
         /**
          * History
-         * @description Where an experiment stood at up to 240 moments: lists of one length.
+         * @description Where an experiment stood at up to 240 moments: lists of equal length.
          */
         History: {
             /** @description How often each was served. */
@@ -699,7 +699,7 @@ export interface components {
             allowed: {
                 [key: string]: number[];
             };
-            /** @description By constraint; prices of a policy that has some. */
+            /** @description By constraint; prices only if the policy has them. */
             cumulative_costs: {
                 [key: string]: number[];
             };
@@ -709,11 +709,11 @@ export interface components {
             left: {
                 [key: string]: number[];
             };
-            /** @description By constraint; prices of a policy that has some. */
+            /** @description By constraint; prices only if the policy has them. */
             prices?: {
                 [key: string]: number[];
             };
-            /** @description By constraint; prices of a policy that has some. */
+            /** @description By constraint; prices only if the policy has them. */
             queues: {
                 [key: string]: number[];
             };
@@ -725,7 +725,7 @@ export interface components {
         };
         /**
          * KnownOutcome
-         * @description The parts of an outcome that have come.
+         * @description The parts of an outcome that have arrived.
          */
         KnownOutcome: {
             reward?: number;
@@ -736,24 +736,24 @@ export interface components {
         };
         /**
          * ListedDecision
-         * @description A decision in a list; of an erased one only its id, number, action and place are left, of a damaged one its id and place.
+         * @description A decision in a list. An erased one keeps only its id, number, action and position; a damaged one its id and position.
          */
         ListedDecision: {
             action?: number;
             /**
-             * @description Where what the journal holds of it can't be read.
+             * @description Whether its journal entry can't be read.
              * @enum {unknown}
              */
             damaged?: true;
             /**
-             * @description Where what it was about has been erased.
+             * @description Whether its inputs and outcomes have been erased.
              * @enum {unknown}
              */
             erased?: true;
             event_id: string;
             explanation?: components["schemas"]["Explanation"];
             name?: string;
-            /** @description Its place in the journal, and when it was made. */
+            /** @description Its position in the journal, and when it was made. */
             position: number;
             probabilities?: {
                 [key: string]: number;
@@ -763,33 +763,33 @@ export interface components {
             /** @description What was asked. */
             request?: components["schemas"]["DecisionRequest"];
             sequence?: number;
-            /** @description Its place in the journal, and when it was made. */
+            /** @description Its position in the journal, and when it was made. */
             time: number;
         };
         /**
          * ListedOutcome
-         * @description An outcome that came late, was rejected, is missing, or is still waited for.
+         * @description An outcome that came late, was rejected, is missing, or is still awaited.
          */
         ListedOutcome: {
-            /** @description The id of the key with which it was sent. */
+            /** @description The id of the key that sent it. */
             by?: string | null;
             /**
-             * @description Where what the journal holds of it can't be read: only its time is known.
+             * @description Whether its journal entry can't be read: only its time is known.
              * @enum {unknown}
              */
             damaged?: true;
             event_id?: string;
-            /** @description Of a missing one: when it was given up. */
+            /** @description If missing: when the service stopped waiting for it. */
             expired?: number;
             /**
-             * @description Of a late or rejected one.
+             * @description If late or rejected: why.
              * @enum {unknown}
              */
             reason?: "differs" | "late" | "unknown";
             reward?: number | null;
-            /** @description Of a missing or pending one: the decision's number. */
+            /** @description If missing or pending: the decision's number. */
             sequence?: number;
-            /** @description When the outcome came; of a pending one, when its decision was made. */
+            /** @description When the outcome came; if pending, when its decision was made. */
             time?: number;
             usage?: {
                 [key: string]: number;
@@ -805,12 +805,12 @@ export interface components {
          */
         ModeRequest: {
             /**
-             * @description In shadow mode the action that is served to a caller who names none.
+             * @description In shadow mode, the action for callers who name none.
              * @default null
              */
             default?: number | string | null;
             /**
-             * @description `live`; `shadow`, which serves a default and learns of its outcomes; or `paused`, which only learns.
+             * @description `live`; `shadow`, which serves a default and learns from its outcomes; or `paused`, which only learns.
              * @enum {unknown}
              */
             mode: "live" | "paused" | "shadow";
@@ -826,7 +826,7 @@ export interface components {
         };
         /**
          * Outcome
-         * @description What has come of an outcome.
+         * @description The parts of an outcome that have arrived so far.
          * @example {
          *       "event_id": "visit-1",
          *       "sequence": 0,
@@ -834,29 +834,29 @@ export interface components {
          *     }
          */
         Outcome: {
-            /** @description The parts that are still waited for. */
+            /** @description The parts that are still awaited. */
             awaits: ("reward" | "usage")[];
             event_id: string;
             sequence: number;
         };
         /**
          * OutcomeCounts
-         * @description How many outcomes came, and in what order.
+         * @description How many outcomes arrived, and what became of the others.
          */
         OutcomeCounts: {
             /** @description Decisions whose whole outcome is known. */
             complete: number;
-            /** @description Given up; came after that; at odds with what was recorded; undone by a rollback. */
+            /** @description No longer awaited; came after that; contradicted what was recorded; undone by a rollback. */
             late: number;
             mean_reward: number | null;
-            /** @description Given up; came after that; at odds with what was recorded; undone by a rollback. */
+            /** @description No longer awaited; came after that; contradicted what was recorded; undone by a rollback. */
             missing: number;
             pending: number;
-            /** @description Given up; came after that; at odds with what was recorded; undone by a rollback. */
+            /** @description No longer awaited; came after that; contradicted what was recorded; undone by a rollback. */
             rejected: number;
             /** @description Rewards that were learnt. */
             rewards: number;
-            /** @description Given up; came after that; at odds with what was recorded; undone by a rollback. */
+            /** @description No longer awaited; came after that; contradicted what was recorded; undone by a rollback. */
             rolled_back: number;
         };
         /**
@@ -864,7 +864,7 @@ export interface components {
          * @description Outcomes, newest first; pending ones oldest first.
          */
         OutcomePage: {
-            /** @description What to ask for the next page with; null at the end. */
+            /** @description Pass it to get the next page; null at the end. */
             before: number | null;
             outcomes: components["schemas"]["ListedOutcome"][];
         };
@@ -880,7 +880,7 @@ export interface components {
             /** @description Of the decision. */
             event_id: string;
             /**
-             * @description In the unit that the spec's rewards are in; best between 0 and 1.
+             * @description In the unit of the spec's rewards; best between 0 and 1.
              * @default null
              */
             reward?: number | null;
@@ -903,7 +903,7 @@ export interface components {
             /** @description The range. */
             low: number;
             /**
-             * @description What became of them: `clip`, the nearer end stood in for them; `take`, they were taken as they were.
+             * @description What happened to them: `clip`, they were moved to the nearer end; `take`, they were used as they were.
              * @enum {unknown}
              */
             outside: "clip" | "take";
@@ -912,14 +912,14 @@ export interface components {
         };
         /**
          * Readiness
-         * @description Whether every experiment takes decisions; without keys, how many are in which status.
+         * @description Whether every experiment accepts decisions; without a key, only how many have which status.
          */
         Readiness: {
             experiments?: {
                 [key: string]: number;
             };
             ready: boolean;
-            /** @description Where not: the reasons, in words. */
+            /** @description If not: the reasons, in words. */
             why?: string[];
         };
         /**
@@ -931,9 +931,9 @@ export interface components {
             event_id: string;
             explanation?: components["schemas"]["Explanation"];
             name: string;
-            /** @description What has come of its outcome. */
+            /** @description The parts of its outcome that have arrived. */
             outcome: components["schemas"]["KnownOutcome"];
-            /** @description Whether the rest is still waited for. */
+            /** @description Whether the rest is still awaited. */
             pending: boolean;
             probabilities?: {
                 [key: string]: number;
@@ -946,7 +946,7 @@ export interface components {
         };
         /**
          * Rollback
-         * @description The place of a rollback in the journal, and the snapshot that it went back to.
+         * @description The rollback's position in the journal, and the snapshot that it went back to.
          */
         Rollback: {
             position: number;
@@ -964,14 +964,14 @@ export interface components {
             /** @description Of the snapshot, as `GET /v1/snapshots` lists it. */
             position: number;
             /**
-             * @description What was learnt alone, or rounds, queues and cumulative costs too. Hard caps never go back.
+             * @description Only what was learnt, or rounds, queues and cumulative costs too. Hard caps never go back.
              * @enum {unknown}
              */
             restore: "all" | "learnt";
         };
         /**
          * RuleCost
-         * @description What would be earned a round without a rule.
+         * @description What a round would earn without one of the rules.
          */
         RuleCost: {
             name: string;
@@ -979,12 +979,12 @@ export interface components {
         };
         /**
          * RuleCosts
-         * @description About what rules cost in reward, on remembered rounds.
+         * @description Roughly what rules cost in reward, judged by remembered rounds.
          */
         RuleCosts: {
-            /** @description What is earned a round with all rules; null where that is not known, and `why` says the reason. */
+            /** @description What a round earns with all rules; null if that is not known, and `why` gives the reason. */
             reward: number | null;
-            /** @description How many rounds it is judged by. */
+            /** @description How many rounds this is judged by. */
             rounds: number;
             rules: components["schemas"]["RuleCost"][];
             why: string | null;
@@ -1014,7 +1014,7 @@ export interface components {
          *     }
          */
         SnapshotRequest: {
-            /** @description What people call it; a labelled snapshot is kept for ever. */
+            /** @description Its name; a labelled snapshot is kept for ever. */
             label: string;
         };
         /**
@@ -1030,7 +1030,7 @@ export interface components {
             default: string | null;
             experiment: string;
             hard_caps: components["schemas"]["HardCapState"][];
-            /** @description The hash of the last of them, which proves all. */
+            /** @description The hash of the last entry, which proves all of them. */
             head: string;
             /** @enum {unknown} */
             mode: "live" | "paused" | "shadow";
@@ -1038,31 +1038,31 @@ export interface components {
             outside: components["schemas"]["OutsideValues"][];
             /** @description Its kind. */
             policy: string;
-            /** @description Entries in the journal. */
+            /** @description How many entries the journal has. */
             position: number;
             shadow_decisions: number;
-            /** @description Slater's constant, of a policy that has one. */
+            /** @description Slater's constant, if the policy has one. */
             slater: number | null;
             time: number;
         };
         /**
          * Withheld
-         * @description What a hard cap keeps off offer.
+         * @description Which actions a hard cap withholds.
          */
         Withheld: {
-            /** @description How often it kept each action off. */
+            /** @description How often it withheld each action. */
             actions: {
                 [key: string]: number;
             };
-            /** @description How many it has been since. */
+            /** @description How many decisions there have been since. */
             decisions: number;
-            /** @description Null where no reward is known. */
+            /** @description Null if no reward is known. */
             mean_reward_before: number | null;
-            /** @description Null where no reward is known. */
+            /** @description Null if no reward is known. */
             mean_reward_since: number | null;
-            /** @description When it began, and with which decision. */
+            /** @description When this began, and with which decision. */
             sequence: number;
-            /** @description When it began, and with which decision. */
+            /** @description When this began, and with which decision. */
             since: number;
         };
     };
@@ -1123,7 +1123,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1143,7 +1143,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1152,7 +1152,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description A thread has ended: the process must be started anew. */
+            /** @description A worker thread died; restart the process. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -1172,7 +1172,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1202,7 +1202,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1221,7 +1221,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1241,7 +1241,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1264,11 +1264,11 @@ export interface operations {
     list_changes: {
         parameters: {
             query?: {
-                /** @description What the page before gave as `before`. */
+                /** @description The `before` of the previous page. */
                 before?: number;
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
-                /** @description At most so many rows; 20 by default. */
+                /** @description The most rows to return; 20 by default. */
                 limit?: number;
             };
             header?: never;
@@ -1277,7 +1277,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1334,7 +1334,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1345,7 +1345,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1358,11 +1358,11 @@ export interface operations {
     list_decisions: {
         parameters: {
             query?: {
-                /** @description What the page before gave as `before`. */
+                /** @description The `before` of the previous page. */
                 before?: number;
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
-                /** @description At most so many rows; 20 by default. */
+                /** @description The most rows to return; 20 by default. */
                 limit?: number;
             };
             header?: never;
@@ -1371,7 +1371,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1428,7 +1428,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1439,7 +1439,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1452,7 +1452,7 @@ export interface operations {
     decide: {
         parameters: {
             query?: {
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
             };
             header?: never;
@@ -1465,7 +1465,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1558,7 +1558,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1569,7 +1569,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1582,19 +1582,19 @@ export interface operations {
     show_decision: {
         parameters: {
             query?: {
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
             };
             header?: never;
             path: {
-                /** @description The caller's name for the decision. */
+                /** @description The id of the decision. */
                 event_id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1660,7 +1660,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1671,7 +1671,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1684,7 +1684,7 @@ export interface operations {
     erase: {
         parameters: {
             query?: {
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
             };
             header?: never;
@@ -1697,7 +1697,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1781,7 +1781,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1792,7 +1792,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1811,7 +1811,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1841,7 +1841,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1854,7 +1854,7 @@ export interface operations {
     show_history: {
         parameters: {
             query?: {
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
             };
             header?: never;
@@ -1863,7 +1863,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1911,7 +1911,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1922,7 +1922,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -1935,7 +1935,7 @@ export interface operations {
     change_mode: {
         parameters: {
             query?: {
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
             };
             header?: never;
@@ -1948,7 +1948,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2023,7 +2023,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2034,7 +2034,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2047,11 +2047,11 @@ export interface operations {
     list_outcomes: {
         parameters: {
             query: {
-                /** @description What the page before gave as `before`. */
+                /** @description The `before` of the previous page. */
                 before?: number;
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
-                /** @description At most so many rows; 20 by default. */
+                /** @description The most rows to return; 20 by default. */
                 limit?: number;
                 /** @description Which outcomes. */
                 status: "late" | "missing" | "pending" | "rejected";
@@ -2062,7 +2062,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2119,7 +2119,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2130,7 +2130,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2143,7 +2143,7 @@ export interface operations {
     learn: {
         parameters: {
             query?: {
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
             };
             header?: never;
@@ -2156,7 +2156,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2249,7 +2249,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2260,7 +2260,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2273,7 +2273,7 @@ export interface operations {
     roll_back: {
         parameters: {
             query?: {
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
             };
             header?: never;
@@ -2286,7 +2286,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2370,7 +2370,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2381,7 +2381,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2394,7 +2394,7 @@ export interface operations {
     show_rules: {
         parameters: {
             query?: {
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
             };
             header?: never;
@@ -2403,7 +2403,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2451,7 +2451,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2462,7 +2462,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2475,7 +2475,7 @@ export interface operations {
     list_snapshots: {
         parameters: {
             query?: {
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
             };
             header?: never;
@@ -2484,7 +2484,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2532,7 +2532,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2543,7 +2543,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2556,7 +2556,7 @@ export interface operations {
     take_snapshot: {
         parameters: {
             query?: {
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
             };
             header?: never;
@@ -2569,7 +2569,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2644,7 +2644,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2655,7 +2655,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2668,7 +2668,7 @@ export interface operations {
     show_state: {
         parameters: {
             query?: {
-                /** @description Its name; needed where several are served. */
+                /** @description Its name; required if several are served. */
                 experiment?: string;
             };
             header?: never;
@@ -2677,7 +2677,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done, and durable. */
+            /** @description Done and durable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2725,7 +2725,7 @@ export interface operations {
             /** @description The key has sent more requests a second than it may. */
             429: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -2736,7 +2736,7 @@ export interface operations {
             /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
             503: {
                 headers: {
-                    /** @description After so many seconds the same request may be sent again. */
+                    /** @description After how many seconds the same request may be sent again. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };

@@ -132,7 +132,7 @@ export class Client<Context extends object = AnyContext> {
     return this.#get("/v1/decisions", query, options);
   }
 
-  /** Outcomes that came late, were rejected, are missing, or are still waited for. */
+  /** Outcomes that came late, were rejected, are missing, or are still awaited. */
   outcomes(query: Query<"/v1/outcomes">, options?: CallOptions) {
     return this.#get("/v1/outcomes", query, options);
   }
@@ -142,7 +142,7 @@ export class Client<Context extends object = AnyContext> {
     return this.#get("/v1/state", {}, options);
   }
 
-  /** Where it stood, at up to 240 moments since its beginning. */
+  /** Where it stood at up to 240 moments since it began. */
   history(options?: CallOptions) {
     return this.#get("/v1/history", {}, options);
   }
@@ -172,7 +172,7 @@ export class Client<Context extends object = AnyContext> {
     return this.#post("/v1/mode", mode, options);
   }
 
-  /** Keep the present state under a name. */
+  /** Keep the current state under a name. */
   takeSnapshot(label: string, options?: CallOptions) {
     return this.#post("/v1/snapshots", { label }, options);
   }

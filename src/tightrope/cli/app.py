@@ -1,7 +1,8 @@
 """What commands share: the application, `main` with its exit status, where output goes.
 
-A command is a function under `@command("an example of it")`. It imports what it needs when it runs, hands tables for people and
-data for machines to its `Output`, and returns nothing. Errors that the package raises on purpose become messages in `main`.
+A command is a function decorated with `@command("an example of it")`. It imports what it needs when it runs, hands tables for
+people and data for machines to its `Output`, and returns nothing. `main` turns the errors that the package raises on purpose into
+messages.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ app = App(
     help="Learn to decide under rules that must hold at all times.",
     help_format="markdown",
     help_epilogue=(
-        "`tightrope COMMAND --help` tells more of a command, with an example; "
-        "`tightrope examples` copies the files named there.\n\n"
+        "`tightrope COMMAND --help` explains a command, with an example; "
+        "`tightrope examples` copies the files that the examples use.\n\n"
         "Exit status: 0; 1 when something failed; 2 for bad usage or a bad spec; 130 after Ctrl-C."
     ),
     version=__version__,
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     2
     """
     tokens = sys.argv[1:] if argv is None else list(argv)
-    # For machines nothing is said of compilation, unless it is that nothing can be kept.
+    # With --json nothing is said about compilation, except that the cache can't be written.
     level = logging.WARNING if "--json" in tokens else logging.NOTSET
     logging.getLogger("tightrope.kernels.compile").setLevel(level)
     try:
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         return _complain(remedy(error), FAILED)
     except BrokenPipeError:
-        # The reader has left, as `| head` does; without this Python complains once more when it closes stdout.
+        # The reader closed the pipe, as `| head` does; without this Python complains again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
@@ -87,10 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return OK
 
 
-# Kinds of options that many commands have. `Trust` is for all that read what someone may have sent you.
+# Options that many commands share. `Trust` is for every command that reads what someone may have sent you.
 Flag = Annotated[bool, Parameter(negative=())]
 Several = Annotated[tuple[str, ...], Parameter(negative=())]
-_TRUST = "Run the classes of your own that specs, journals and saved policies name, and their files: these are programs."
+_TRUST = "Run your own classes and files that specs, journals and saved policies name: they are programs."
 Trust = Annotated[bool, Parameter(negative=(), help=_TRUST)]
 
 
@@ -102,7 +103,7 @@ class Output:
     json: Flag = False
     "One JSON object on standard output, and nothing else there."
     out: Path | None = None
-    "Folder for everything that the command produces; made if it is not there."
+    "Folder for everything that the command writes; created if it does not exist."
 
     def folder(self) -> Path | None:
         if self.out is not None:
@@ -110,7 +111,7 @@ class Output:
         return self.out
 
     def keep(self, name: str, data: Any) -> list[str]:
-        """Write `data` to a file in the folder, where there is one; returns that in words."""
+        """Write `data` to a file in the folder, if there is one; returns a line that says so."""
         from tightrope.files import write_json
 
         if (folder := self.folder()) is None:
@@ -140,11 +141,11 @@ class Runs:
     """How much is simulated, and on how many cores."""
 
     rounds: int | None = None
-    "Decisions in each replication; by default what the spec or the study says."
+    "Decisions in each replication; by default those of the spec or the study."
     replications: int | None = None
-    "Independent runs of each policy; by default what the spec or the study says."
+    "Independent runs of each policy; by default those of the spec or the study."
     seed: int | None = None
-    "Same seed, same numbers; by default what the spec says, or 0."
+    "The same seed gives the same numbers; by default that of the spec, or 0."
     workers: int | None = None
     "Cores to use; all by default."
 
@@ -163,14 +164,14 @@ def command(example: str, *, of: App = app, name: str | None = None) -> Callable
 
 
 def _where_examples_are(tokens: Sequence[str]) -> str:
-    """A word to whoever has typed a command as help shows it, without the files that it names."""
+    """A hint for someone who typed a command from the help without having the files that it names."""
     named = [token for token in tokens if token.startswith("examples/")]
     missing = any(not Path(token.partition(":")[0]).exists() for token in named)
     return "\n`tightrope examples` copies the examples here." if missing else ""
 
 
 def _language(tokens: Sequence[str]) -> CommandLine:
-    """The words of whoever typed these: with the options of the command that they begin with."""
+    """The language of someone who typed these tokens: it knows the options of the command they begin with."""
     _, [*_, called], _ = app.parse_commands(tokens)
     arguments = () if called.default_command is None else called.assemble_argument_collection()
     return CommandLine([name for one in arguments for name in one.names])

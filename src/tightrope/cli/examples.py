@@ -14,14 +14,14 @@ from tightrope.errors import InvalidInput
 
 @command("tightrope examples --out examples")
 def examples(*, force: bool = False, output: Output = DEFAULT) -> None:
-    """Copy the examples that come with the package, so that what help and documentation show can be run as it stands.
+    """Copy the examples that come with the package, so that you can run what help and documentation show.
 
     They go to --out, by default to the folder examples.
 
     Parameters
     ----------
     force
-        Also write over files there that differ from those of the package.
+        Overwrite files there that differ from those of the package.
     """
     found = shipped()
     folder = output.out or Path("examples")
@@ -42,11 +42,11 @@ def examples(*, force: bool = False, output: Output = DEFAULT) -> None:
 def shipped() -> dict[str, Path]:
     """The files that come with the package, by their paths in the folder of examples."""
     package = Path(tightrope.__file__).parent
-    # Of an editable installation they are beside the source.
+    # In an editable installation they are beside the source.
     folders = [package / "examples", package.parents[1] / "examples"]
     folder = next((one for one in folders if one.is_dir()), None)
     if folder is None:
-        raise InvalidInput("this installation of Tightrope has no examples: install its wheel.")
+        raise InvalidInput("this installation of Tightrope has no examples; install the wheel instead.")
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
     return {path.relative_to(folder).as_posix(): path for path in files}
 

@@ -22,19 +22,19 @@ class Columns:
     """Which column of a table is what."""
 
     action: str = "action"
-    "The column of what was done."
+    "The column of the action that was taken."
     reward: str = "reward"
-    "The column of what it brought."
+    "The column of the reward."
     probability: str | None = None
-    "The column of the probability with which it was done; with it, what each model's favourites would earn is estimated."
+    "The column of the action's probability; with it, the command estimates what each model's favourite actions would earn."
     context: Several = ()
-    "A column that is known before acting; may be repeated. By default all that no other option names."
+    "A column that is known before acting; may be repeated. By default all columns that no other option names."
     cost: Several = ()
     "A column of what was used, seen after acting; may be repeated."
     group: str | None = None
-    "The column of whom a row is about, where rows of one person resemble each other."
+    "The column that says who a row is about, if rows of one person resemble each other."
     in_order: Flag = False
-    "Rows are in the order of time, and what was done depended on earlier outcomes."
+    "Rows are in order of time, and actions depended on earlier outcomes."
 
 
 _NAMED_SO = Columns()
@@ -65,8 +65,8 @@ def fit(
     spec
         A TOML file whose actions, rules, context and policy the new spec takes over.
     model
-        A model to compare: arm-means, linear, logistic, random-features, small-boosted-trees, boosted-trees, extra-trees, mlp,
-        or any that is registered; may be repeated. By default all that fit.
+        A model to compare: arm-means, linear, logistic, random-features, small-boosted-trees, boosted-trees, extra-trees, mlp, or
+        any registered model; may be repeated. By default all that fit.
     """
     from tightrope.fitting import compare_models
     from tightrope.spec import read_spec
@@ -91,7 +91,7 @@ def fit(
     found = compare_models(given, model or None, **how)
     page = found.save(output.out or Path("fit"))
     written = page.parent / "spec.toml"
-    title = "models of the {}, on rows that they have not learnt from"
+    title = "models of the {}, on rows that they did not learn from"
     output.show(
         {"rows": found.frame_rows(), "words": found.words(), "page": str(page), "spec": str(written)},
         *(table(title.format(one.what), *one.table("{} ←")) for one in found.comparisons),

@@ -20,7 +20,7 @@ from tightrope.errors import InvalidInput
 if TYPE_CHECKING:
     from tightrope.starting import Answers, Proposal
 
-# What can be changed on a terminal, and the options that only a table gives a meaning to.
+# What can be changed on a terminal, and the options that only make sense with a table.
 _ASKED = ("action", "reward", "label", "context", "usage", "rule")
 _OF_TABLES = ("action", "reward", "success", "label", "group")
 
@@ -28,26 +28,26 @@ _OF_TABLES = ("action", "reward", "success", "label", "group")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Columns:
-    """Which column of the table is what; what is not said is proposed."""
+    """Which column of the table is what; the command proposes the rest."""
 
     action: str | None = None
-    "The column of what was done."
+    "The column of the action that was taken."
     reward: Several = ()
-    "The column of what it earned; or ACTION=COLUMN for each action, where every row tells them all."
+    "The column of the reward; or ACTION=COLUMN for each action, if every row has the rewards of all."
     success: str | None = None
-    "The entry of the reward's column that counts as 1, all others as 0."
+    "The entry of the reward column that counts as 1; all others count as 0."
     label: str | None = None
-    "The column of the action that would have been right, in place of action and reward."
+    "The column of the right action, instead of action and reward."
     context: Several = ()
-    "A column that is known before a decision; may be repeated. Without a table a field, such as 'age: 0..120' or 'sex: f, m'."
+    "A column that is known before a decision; may be repeated. Without a table, a field such as 'age: 0..120' or 'sex: f, m'."
     usage: Several = ()
-    "A column of what was used; may be repeated. Without a table such as 'minutes:email=1,letter=9'."
+    "A column of what was used; may be repeated. Without a table, what each action uses, such as 'minutes:email=1,letter=9'."
     rule: Several = ()
     "What must hold, such as 'letter <= 0.3' for a share or 'minutes <= 4.5' for an average; may be repeated."
     group: str | None = None
     "The column of each row's group, for rules among groups."
     no_usage: Flag = False
-    "No column tells what was used."
+    "No column says what was used."
     no_rules: Flag = False
     "Nothing is limited."
 
@@ -71,25 +71,25 @@ def init(
     no_open: Flag = False,
     output: Output = DEFAULT,
 ) -> None:
-    """Start here: from a table, or from a few questions, to a spec with comments, a first simulation and a page about it.
+    """Start here: turn a table, or answers to a few questions, into a spec with comments, a first simulation and a page about it.
 
     A table has a row for each past decision: what was known, what was done, what it earned, perhaps what it used. Or it has the
-    reward of every action in each row, or the right one as a label. What each column is, is proposed with the reason; an option
-    says otherwise. On a terminal every proposal may be changed before anything is written.
+    reward of every action in each row, or the right one as a label. The command proposes what each column is, and says why; options
+    override it. On a terminal you can change every proposal before anything is written.
 
-    spec.toml, index.html and summary.json go to --out, by default to a folder named like the table. The spec is one for oracle,
+    spec.toml, index.html and summary.json go to --out, by default to a folder named like the table. The spec works with oracle,
     simulate, tune and serve.
 
     Parameters
     ----------
     from_
-        A .csv, .csv.gz or .parquet file. Without one, questions are asked.
+        A .csv, .csv.gz or .parquet file. Without one, the command asks questions.
     name
         Of the experiment; by default that of the table.
     actions
-        Without a table: what can be done, names with commas between.
+        Without a table: the actions, separated by commas.
     chance
-        Without a table: how often an action succeeds, as a guess, such as letter=0.4; may be repeated.
+        Without a table: your guess of how often an action succeeds, such as letter=0.4; may be repeated.
     rounds
         Decisions in each simulated run.
     replications
@@ -97,11 +97,11 @@ def init(
     workers
         Cores to use; all by default.
     yes
-        Ask nothing: take what is proposed and what the options say.
+        Ask nothing: accept the proposals, except where options say otherwise.
     force
-        Replace files that are there already.
+        Replace existing files.
     no_open
-        Do not open the page in a browser, which is done on a terminal alone.
+        Don't open the page in a browser (only a terminal run does).
     """
     if not yes and not sys.stdin.isatty():
         raise InvalidInput("stdin is not a terminal. Use --yes to accept the proposals.")
@@ -117,9 +117,7 @@ def init(
         text = plain_spec_text(data, reasons, asked=asked)
     else:
         if actions or chance:
-            words = (
-                "--actions and --chance are for a start without a table: with --from, the table says both."
-            )
+            words = "--actions and --chance can't be used with --from: the table says both."
             raise InvalidInput(words)
         folder = output.out or Path(from_.name.split(".")[0])
         proposal = _proposal(from_, folder, columns, name, yes, output)
@@ -145,7 +143,7 @@ def init(
 def _proposal(
     path: Path, folder: Path, columns: Columns, name: str | None, yes: bool, output: Output
 ) -> Proposal:
-    """What the columns of a table are; on a terminal as people want it."""
+    """What the columns of a table are; on a terminal, after the user's corrections."""
     from tightrope.starting import propose
     from tightrope.tables import read_table
 
@@ -197,7 +195,7 @@ def _agreed(
 def _answers(
     columns: Columns, name: str | None, actions: str | None, chance: tuple[str, ...], yes: bool
 ) -> Answers:
-    """What options say of a problem without a table; on a terminal the rest is asked."""
+    """What options say about a problem without a table; on a terminal the user is asked for the rest."""
     from tightrope.starting import Answers
     from tightrope.starting.questions import read_usage
 

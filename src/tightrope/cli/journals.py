@@ -18,7 +18,7 @@ _SOURCE = "A SQLite journal, the service's --data folder, or an address as for `
 Source = Annotated[str, Parameter(help=_SOURCE)]
 _EXPERIMENT = "The experiment in a folder or database; required if it holds several."
 ExperimentName = Annotated[str | None, Parameter(help=_EXPERIMENT)]
-_HEADS = "Folder of the heads that `serve` keeps on this machine for journals in a database; by default your state folder."
+_HEADS = "The folder where `serve` keeps the heads of journals in a database; by default your state folder."
 Heads = Annotated[Path | None, Parameter(help=_HEADS)]
 
 
@@ -38,7 +38,7 @@ def replay(
     Parameters
     ----------
     head
-        A hash that was kept elsewhere: an entry must have it, or entries are missing or were changed.
+        A hash that you kept elsewhere. If no entry has it, entries are missing or were changed.
     export
         Also write all entries to this .csv or .parquet file.
     """
@@ -53,13 +53,13 @@ def replay(
     parts = [
         f"{found.name}: {found.entries:,} entries, {found.decisions:,} decisions, {found.outcomes:,} outcomes: all as recorded",
         f"{found.snapshots:,} snapshots compared; state at the end {found.digest}",
-        f"head {found.head}: keep it elsewhere, and compare with --head",
+        f"head {found.head}: keep it elsewhere and check it with --head",
     ]
     if found.known is None:
-        unknown = "missing entries at its end can't be noticed here"
+        unknown = "entries missing at its end can't be noticed"
         parts.append(f"this machine keeps no head of the journal, so {unknown}")
     if found.erased:
-        lost = f"{found.not_repeated:,} could not be repeated for that, but the chain holds them"
+        lost = f"{found.not_repeated:,} could not be repeated because of that, but the chain includes them"
         parts.append(f"{found.erased:,} entries are erased; {lost}")
     if written is not None:
         parts.append(f"{written:,} entries written to {export}")
@@ -72,17 +72,17 @@ class Judging:
     """How a policy is judged."""
 
     method: Literal["dr", "snips", "ips", "replay"] = "dr"
-    "The estimator: doubly robust, self-normalised weights, plain weights, or rows kept by chance."
+    "The estimator: doubly robust, self-normalised weights, plain weights, or rejection sampling of rows."
     clip: float | None = None
-    "Cut weights off at this: narrower intervals, and a bias that is stated."
+    "Cut weights off at this value: narrower intervals, and a bias that the output states."
     last: int | None = None
-    "Look only at this many of the newest decisions."
+    "Use only this many of the newest decisions."
     may_lack: float = 0.1
-    "The share of decisions that may lack their outcome; they are left out, as if by chance."
+    "The share of decisions that may lack their outcome; they are left out, as if they were missing at random."
     may_miss: float = 0.05
-    "The share of the policy's actions that may fall where the service had no chance of taking them."
+    "The share of the policy's actions that the service could not have taken."
     seed: int = 0
-    "Of the draws that decide which rounds are the policy's own."
+    "Seed of the draws that decide which rounds count as the policy's own."
 
 
 _AS_USUAL = Judging()
@@ -99,15 +99,15 @@ def evaluate(
     trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
-    """Judge another policy on what the service recorded: what it would have earned, and whether it would have kept every rule.
+    """Judge another policy by what the service recorded: what it would have earned, and whether it would have kept every rule.
 
-    The service must have drawn its actions: a policy that does not draw leaves nothing to judge others by. Where the journal can't
-    answer, the reasons are given, and the exit status is 1. See docs/evaluation.md.
+    The service must have drawn its actions: a policy that does not draw leaves nothing to judge others by. If the journal can't
+    answer, the command says why and exits with status 1. See docs/evaluation.md.
 
     Parameters
     ----------
     policy
-        A TOML file whose [policy] is judged; actions, context and rules are the journal's where it does not state them.
+        A TOML file whose [policy] is judged; actions, context and rules default to the journal's.
     """
     from tightrope.service.offline.evaluation import Unanswerable, judge
     from tightrope.service.storage import open_journal
@@ -155,7 +155,7 @@ def _digits(value: float) -> str:
 def backup(
     source: Source, *, experiment: ExperimentName = None, to: Path | None = None, output: Output = DEFAULT
 ) -> None:
-    """Copy a journal to a SQLite file, also while the service writes it; every hash of its chain is checked on the way.
+    """Copy a journal to a SQLite file, even while the service writes to it; every hash of its chain is checked on the way.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def backup(
     with closing(open_journal(source, experiment)) as journal:
         folder = output.folder()
         if to is None and folder is None:
-            raise InvalidInput("backup needs --to FILE or --out FOLDER.")
+            raise InvalidInput("backup needs a target: use --to FILE or --out FOLDER.")
         name = experiment or Path(getattr(journal, "path", "journal.sqlite")).stem
         target = to if to is not None else Path(folder or ".", f"{name}.sqlite")
         head = copy_to_file(journal, target)
@@ -180,14 +180,14 @@ def backup(
 
 @command("tightrope restore backups/ward-routing.sqlite data/ward-routing.sqlite")
 def restore(backup: Path, journal: Path, *, trust: Trust = False, output: Output = DEFAULT) -> None:
-    """Put a copy in the place of a journal, after a whole replay of it, and say how many acknowledged entries it lacks.
+    """Put a copy in the place of a journal, after replaying all of it, and say how many acknowledged entries it lacks.
 
     Parameters
     ----------
     backup
-        A copy: of `tightrope backup`, of the files, or of VACUUM INTO.
+        A copy made by `tightrope backup`, by copying the files, or by VACUUM INTO.
     journal
-        Where the journal was. Move what is left of it away, its -wal and -shm too, but leave its .head.
+        Where the journal was. Move away what is left of it, including -wal and -shm, but leave its .head.
     """
     from tightrope.service.offline.backup import restore
 
@@ -202,16 +202,16 @@ def restore(backup: Path, journal: Path, *, trust: Trust = False, output: Output
 
 @command("tightrope migrate env:OWNER_DATABASE --service env:DATABASE")
 def migrate(database: str, *, service: str, output: Output = DEFAULT) -> None:
-    """Make the tables of a PostgreSQL database, and a role for the service that can't change or delete what is in a journal.
+    """Create the tables in a PostgreSQL database, and a role for the service that can't change or delete journal entries.
 
-    Run it before the first start and after each upgrade; it may be run at any time. See docs/containers.md.
+    Run it before the first start and after each upgrade; running it again does no harm. See docs/containers.md.
 
     Parameters
     ----------
     database
-        postgresql://… with the role that is to own the tables; env:NAME or file:PATH to read it from there.
+        postgresql://… with the role that will own the tables; env:NAME or file:PATH reads the address from there.
     service
-        The same with the service's role: what `tightrope serve --database` gets. The role is created if it does not exist.
+        The same with the service's role: the address for `tightrope serve --database`. The role is created if it does not exist.
     """
     from tightrope.service.storage import migrate
 
@@ -231,9 +231,9 @@ def erase(
     trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
-    """Erase for good what is personal in a journal's entries: of some events, or of all settled ones before a date.
+    """Erase personal data from a journal for good: for some events, or for all settled ones before a date.
 
-    The service must not run on the journal; while it does, POST /v1/erasures erases events. See docs/erasure.md.
+    Stop the service first; while it runs, use POST /v1/erasures instead. See docs/erasure.md.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def erase(
         First copy the whole journal to this file.
     """
     if (event_id is None) == (before is None):
-        raise InvalidInput("erase needs either --event-id or --before.")
+        raise InvalidInput("erase needs to know what to erase: use either --event-id or --before.")
     from tightrope.service.journal.heads import heads_folder, keep_head
     from tightrope.service.offline.retention import erase_before, erase_events, reopened
     from tightrope.service.storage import journal_to_write

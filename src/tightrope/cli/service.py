@@ -21,33 +21,33 @@ class Serving:
     """Where a service listens, where its journals are, and how long it waits for outcomes."""
 
     host: str = "127.0.0.1"
-    "Where to listen; beyond loopback only with --keys."
+    "The address to listen on; any but loopback needs --keys."
     port: int = 8080
-    "The port to listen on, up to 65535; 0: any that is free, which the log names."
+    "The port to listen on, up to 65535; 0 takes a free one, which the log names."
     data: Path | None = None
     "Folder of the SQLite journals; by default tightrope-data."
     database: str | None = None
-    "postgresql://… instead of SQLite; env:NAME or file:PATH, where that stands; or memory: to keep nothing."
+    "postgresql://… instead of SQLite; env:NAME or file:PATH reads the address from there; memory: keeps nothing."
     heads: Path | None = None
-    "Folder on this machine for the heads of journals in a database; by default in your folder for state."
+    "Folder on this machine for the heads of journals in a database; by default your state folder."
     keys: Path | None = None
     "File of keys, made by `tightrope keys create`."
     expire_after: float = 2_592_000.0
-    "Seconds until a decision without its whole outcome is no longer waited for."
+    "Seconds to wait for the whole outcome of a decision."
     max_pending: int = 100_000
     "How many decisions may wait for their outcome at once."
     accept_changes: bool = False
-    "Go on where a spec differs from the one in the journal, and note the change there."
+    "Start even if a spec differs from the one in the journal, and record the change there."
     accept_clock: bool = False
-    "Believe the machine's clock, however long after the journal's last entry it is: the service was stopped for that long."
+    "Trust the machine's clock, however far it is past the journal's last entry: the service really was stopped for that long."
     accept_restored: bool = False
-    "Go on with a journal that lacks entries which are known on this machine, such as a restored backup."
+    "Start with a journal that lacks entries known on this machine, such as a restored backup."
     max_in_flight: int = 512
-    "Decisions, outcomes and changes under way at once; one more is answered 503."
+    "How many decisions, outcomes and changes may be in progress at once; one more gets a 503."
     max_connections: int = 1_000
-    "Connections open at once; one more takes the place of an idle one."
+    "How many connections may be open at once; one more replaces an idle one."
     reset_caps: tuple[str, ...] = ()
-    "Hard caps that begin at 0 with the changes that are accepted; all others go on from what was spent."
+    "Hard caps that start again at 0 with --accept-changes; all others continue from what was spent."
     trust: Trust = False
 
 
@@ -79,12 +79,12 @@ def serve(
 
 @command("tightrope openapi examples/hospital.toml --to openapi.json")
 def openapi(*specs: Path, to: Path | None = None, trust: Trust = False) -> None:
-    """Print the service's API for programs (OpenAPI 3.1), as /openapi.json shows it: to make a client from, or types.
+    """Print the service's API for programs (OpenAPI 3.1), as at /openapi.json: generate a client or types from it.
 
     Parameters
     ----------
     specs
-        TOML files of experiments, whose contexts it then names; may be left out.
+        TOML files of experiments, whose contexts it then describes; optional.
     to
         Write it to this file instead.
     """
@@ -118,22 +118,22 @@ def create(
     Parameters
     ----------
     file
-        The file of keys; made if it is not there.
+        The file of keys; created if it does not exist.
     scope
-        What the key may do; may be repeated. By default only to decide.
+        What the key may do; may be repeated. By default only decide.
     experiment
-        Which experiments it opens; all by default.
+        Which experiments it gives access to; all by default.
     days
-        For how many days it opens anything; 90 by default.
+        For how many days it is valid; 90 by default.
     never_expires
-        Open for ever instead.
+        Make a key that never expires.
     rate
-        How many requests a second it may send; by default as many as the service bears.
+        How many requests per second it may send; by default as many as the service can handle.
     """
     from tightrope.service.http import keys
 
     if never_expires and days is not None:
-        raise InvalidInput("--days and --never-expires can't both be given.")
+        raise InvalidInput("--days and --never-expires exclude each other; use one of them.")
     until = None if never_expires else days if days is not None else keys.DAYS
     scopes, experiments = scope or keys.LEAST, experiment or ("*",)
     print(keys.create_key(file, scopes=scopes, experiments=experiments, days=until, rate=rate))

@@ -1,4 +1,4 @@
-"""`tightrope oracle` and `tightrope simulate`: what is best in a spec's environment, and what its policies achieve there."""
+"""`tightrope oracle` and `tightrope simulate`: the optimum of a spec's environment, and what its policies achieve there."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def oracle(
     read = read_spec(spec, trust=trust)
     env = environment_of(read)
     found = solve(env, baseline=baseline)
-    # The assumptions are checked against m and T as the first policy has them; the default has no m.
+    # The assumptions are checked against the first policy's m and T; the default policy has no m.
     first = read.policies[0]
     m = first.reward.m if first.reward is not None else None
     bound = 1.0 if m is None and first.kind != DEFAULT_KIND else m
-    # Those of contexts that are drawn can't be checked: nobody has listed them.
+    # Where contexts are drawn, they can't be checked: there is no list of them.
     table_of_means = env if isinstance(env, Tabular) else env.truth
     assumptions, checked = None, None
     if table_of_means is not None:
@@ -79,7 +79,7 @@ def oracle(
     if found.baseline == "joint-sampled":
         facts.append(("95 % interval", f"{found.interval[0]:.6g} to {found.interval[1]:.6g}"))
     if rules:
-        room = "with room to spare" if found.slater > 1e-9 else "but only just: nothing is left for mistakes"
+        room = "with room to spare" if found.slater > 1e-9 else "but only just: there is no room for mistakes"
         facts.append(("all rules can be kept", room))
     facts.append(("proof", "checked" if proof.verified else "NOT CHECKED"))
     rows = []
@@ -115,15 +115,15 @@ def _theory_tables(found: Any, assumptions: Any) -> list[Any]:
 
 
 def _of_the_fitted_world(spec: Any) -> str | None:
-    """What the optimum of an environment that is fitted to a table is not; None for any other."""
+    """A caution about the optimum of an environment that is fitted to a table; None for any other."""
     if spec.environment is None or spec.environment.kind != "table":
         return None
     settings = spec.environment.settings
     if "action" not in settings:  # every action's reward is known: nothing is fitted
         return None
     return (
-        f"The world here is simulated: it is fitted to the rows of {settings['file']}. Its optimum is not that of the real world, "
-        "and may be far from it: the best actions are picked by the very rows that they are judged by. `tightrope init` "
+        f"This world is simulated: it is fitted to the rows of {settings['file']}. Its optimum is not that of the real world, "
+        "and may be far from it: the best actions are picked and judged by the same rows. `tightrope init` "
         "estimates what a policy would earn on rows that it was not fitted on."
     )
 
@@ -138,16 +138,16 @@ def simulate(
     trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
-    """Run the policies of a spec in its environment, many times, on all cores or on a GPU.
+    """Run the policies of a spec in its environment many times, on all cores or on a GPU.
 
-    Every policy sees the same draws. Ctrl-C keeps the replications that were finished.
+    Every policy sees the same draws. Ctrl-C keeps the finished replications.
 
     Parameters
     ----------
     spec
         A TOML file with an [environment] and a [policy], or several as [[policy]].
     engine
-        Where to run; gpu keeps estimates in float32, gpu-double makes the choices of cpu.
+        Where to run; gpu keeps estimates in float32, gpu-double makes the same choices as cpu.
     """
     from tightrope.concerns import in_runs
     from tightrope.errors import InfeasibleProblem, TightropeError
@@ -157,15 +157,15 @@ def simulate(
 
     read = read_spec(spec, trust=trust)
     folder = output.folder()
-    # What a policy could not do is said below.
+    # Concerns are printed below.
     quiet = {} if engine != "cpu" else {"warn": False}
     try:
         results, interrupted = simulate_spec(read, **vars(runs), engine=engine, out=folder, **quiet)
     except InfeasibleProblem as error:
-        # The spec is well formed: it is the world that the rules can't be kept in.
+        # The spec is well formed; the rules just can't be kept in this world.
         raise TightropeError(str(error)) from error
     if results:
-        where = "nothing is written without --out DIR"
+        where = "use --out DIR to write a report"
         if folder is not None:
             write_summary(results, folder / "summary.json")
             where = f"the report is {folder / 'index.html'}"

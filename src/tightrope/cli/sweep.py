@@ -24,11 +24,11 @@ class Engine:
     engine: Literal["local", "ray", "gpu"] = "local"
     "The cores of this machine, a Ray cluster, or a GPU with many settings in one launch."
     address: str | None = None
-    "Of the Ray cluster, such as 10.0.0.5:6379, or auto for the one that this machine belongs to; one is started by default."
+    "Address of the Ray cluster, such as 10.0.0.5:6379, or auto for the one this machine belongs to; by default one is started."
     workers: int | None = None
     "Cores to use; all by default."
     halving: Flag = False
-    "Few rounds for all settings first; only the best third goes on, twice."
+    "Run all settings for a few rounds first; only the best third goes on, twice."
 
 
 _LOCAL = Engine()
@@ -44,16 +44,16 @@ def sweep(
     where: Engine = _LOCAL,
     output: Output = DEFAULT,
 ) -> None:
-    """Simulate many settings of a spec: those that its [sweep] names. Any engine and number of workers gives the same numbers.
+    """Simulate the many settings that the [sweep] of a spec names. Any engine and any number of workers gives the same numbers.
 
-    Results go to --out as they finish, by default to out/sweep-NAME. The same command goes on where it was stopped.
+    Results go to --out as they finish, by default to out/sweep-NAME. Run the same command again to continue where it stopped.
 
     Parameters
     ----------
     spec
         A TOML file with an [environment] and a [sweep].
     retry_failed
-        Run cells again that failed before.
+        Run failed cells again.
     """
     from tightrope.spec import read_spec
     from tightrope.sweeps import sweep as run
@@ -85,8 +85,8 @@ def tune(
 ) -> None:
     """Find the settings that meet a target with the least regret, and say whether that was worth it.
 
-    The best are compared with the spec as it stands on fresh draws, in as many rounds, in twice and in five times as many; unless
-    they are clearly better, the spec to serve is the one that was given.
+    The best settings and the spec as it stands are compared on fresh draws, over the same number of rounds, twice and five times as
+    many. Unless they are clearly better, the spec to serve is the one you gave.
 
     Everything goes to --out, by default to out/tune-NAME; the spec to serve is tuned.toml there.
 
@@ -96,7 +96,7 @@ def tune(
         A TOML file with an [environment]. Its [sweep] names the fields of the policy to vary; without one they are explore and
         caution of shadow-price, and the bonus of pessimistic-optimistic.
     target
-        Comparisons of regret, violation or path_violation, joined by "and"; "after N" speaks of all rounds after round N. By
+        Comparisons of regret, violation or path_violation, joined by "and"; "after N" means all rounds after round N. By
         default "path_violation<=0": no run ends in violation.
     """
     from tightrope.spec import read_spec

@@ -7,12 +7,12 @@ from typing import Any
 
 JUDGED = ("regret", "violation", "last violated round")
 
-NO_REGRET = "regret is not known: nobody has said what the best policy would earn (`means` of the environment, or its `optimum`)"
+NO_REGRET = "regret is unknown: the environment does not say what the best policy would earn (give it `means` or `optimum`)"
 
 
 def summary_table(rows: Sequence[dict[str, Any]], *labels: str) -> Any:
-    """One line for each row: its labels, and what every run is judged by."""
-    # Where nobody knows what is best, what was earned takes the place of regret.
+    """One line for each row: its labels, and the figures that every run is judged by."""
+    # If the optimum is unknown, the reward takes the place of regret.
     earned = bool(rows) and all(row["regret"] is None for row in rows)
     head = (*labels, "runs", "round", *(("reward", *JUDGED[1:]) if earned else JUDGED))
     body = [
@@ -42,7 +42,7 @@ def interval_text(row: dict[str, Any], name: str) -> str:
 
 
 def number_text(value: float | None) -> str:
-    """A number; what rounding leaves of 0 is 0, and what is not known a dash."""
+    """A number; a rounded −0 is shown as 0, and an unknown number as a dash."""
     from tightrope.report import format_number
 
     return "–" if value is None else format_number(0.0 if abs(value) < 1e-12 else value)

@@ -8,7 +8,7 @@ from tightrope.version import __version__
 
 @command("tightrope version --json")
 def version(*, output: Output = DEFAULT) -> None:
-    """The versions of Tightrope, of Python and of what numbers depend on."""
+    """The versions of Tightrope, Python and the libraries that numbers depend on."""
     import platform
     from importlib.metadata import version as installed
 

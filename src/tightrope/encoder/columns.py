@@ -23,7 +23,7 @@ _NUMBERS = (int, float, np.integer, np.floating)
 _DAY = 86_400_000_000  # in microseconds
 
 Level: TypeAlias = str | int | float
-# Puts what a value becomes into a list of numbers, from a place on.
+# Writes the entries of one value into a list of numbers, starting at a position.
 Write: TypeAlias = Callable[[list[float], int, Any], None]
 
 
@@ -39,13 +39,12 @@ class _Column(
     forbid_unknown_fields=True,
     tag_field="type",
 ):
-    """How one column becomes entries of x. What is None is not fitted yet.
+    """How one column becomes entries of x. A field that is None is not fitted yet.
 
-    Each kind also defines `fitted`, the same with what a table tells; `example`, a value that it takes; and `schema`, what a value
-    may be, as JSON Schema.
+    Each kind also defines `fitted`, a copy fitted to a table; `example`, a value that it accepts; and `schema`, its JSON Schema.
     """
 
-    wanted: ClassVar[str]  # in words, what a value must be
+    wanted: ClassVar[str]  # what a value must be, in words
     learnt: ClassVar[tuple[str, ...]]  # the fields that are known once it is fitted
 
     @property
@@ -53,15 +52,15 @@ class _Column(
         return str(type(self).__struct_config__.tag)
 
     def suffixes(self) -> list[str]:
-        """What the names of its entries add to its own."""
+        """The suffix of each entry's name."""
         raise NotImplementedError
 
     def writer(self) -> Write:
-        """What writes one value."""
+        """The function that writes one value."""
         raise NotImplementedError
 
     def block(self, name: str, values: Values) -> Array:
-        """The entries of all rows, (n, entries): every distinct value is written once."""
+        """The entries of all rows, (n, entries); every distinct value is converted once."""
         met: dict[Any, int] = {}
         codes = np.empty(values.array.size, dtype=np.int64)
         for begin in range(0, codes.size, CHUNK):
@@ -80,21 +79,20 @@ class _Column(
         """The same with `missing="fill"` where there is a `fill`."""
         given: Any = self
         if given.fill is not None and given.missing not in ("error", "fill"):
-            raise InvalidInput(f'fill is for missing = "fill", but missing is "{given.missing}"')
+            raise InvalidInput(f'fill needs missing = "fill", but missing is "{given.missing}"')
         if given.missing == "fill" and given.fill is None:
-            raise InvalidInput('fill must say what stands in for a missing value where missing = "fill"')
+            raise InvalidInput('fill must give the value to use for missing ones if missing = "fill"')
         return self if given.fill is None else msgspec.structs.replace(self, missing="fill")
 
     def gap(self) -> NoReturn:
-        raise Refused(f"is missing: give {self.wanted}, or declare with `missing` what stands in for it")
+        raise Refused(f"is missing: give {self.wanted}, or declare `missing` to say what to use instead")
 
 
 class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
     """A number, less the mean and divided by the standard deviation of the table it was fitted to; or as it is.
 
-    A column that never varied has no entry where it is standardised: it says nothing that the constant does not say. `min` and
-    `max` are those of the table, unless they are declared; `outside` says what becomes of a number that is not between them
-    (`validation.taken_range`).
+    A standardised column that never varied has no entry: it says nothing that the constant doesn't. `min` and `max` come from the
+    table unless they are declared; `outside` says what happens to a number beyond them (`validation.taken_range`).
     """
 
     wanted: ClassVar[str] = "a number"
@@ -139,7 +137,7 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
 
     @property
     def scaling(self) -> tuple[float, float]:
-        """What is subtracted from a number, and what it is then divided by; that is 0 for a number that has no entry."""
+        """What is subtracted from a number, and what it is then divided by (0 if the column has no entry)."""
         return (float(self.mean or 0.0), float(self.deviation or 0.0)) if self.standardise else (0.0, 1.0)
 
     @property
@@ -149,7 +147,7 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
         return taken_range(low, high, self.outside) if math.isfinite(high - low) else (low, high)
 
     def is_outside(self, value: Any) -> bool:
-        """Whether a value that is taken is a number outside the range."""
+        """Whether an accepted value is a number outside the range."""
         known = isinstance(value, _NUMBERS) and self.min is not None and self.max is not None
         return known and not is_missing(value) and not self.min <= value <= self.max
 
@@ -158,7 +156,7 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
             raise Refused(f"must be {self.wanted}, but got {value!r}")
         try:
             number = float(value)
-        except OverflowError:  # a whole number that no float holds is outside every range
+        except OverflowError:  # an integer too large for a float is outside every range
             number = sys.float_info.max if value > 0 else -sys.float_info.max
         if not math.isfinite(number):
             raise Refused(f"must be finite, but got {value!r}")
@@ -197,11 +195,11 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
         return write
 
     def plain(self, values: Values) -> Array | None:
-        """A column that is one of numbers already, NaN where it is missing; None where each value must be looked at."""
+        """The column as numbers, NaN where one is missing; None if each value must be looked at."""
         return values.array.astype(np.float64) if values.array.dtype.kind in "iuf" else None
 
     def block(self, name: str, values: Values) -> Array:
-        """As `writer` does it, to the bit, but all rows at once unless one of them is refused."""
+        """The same numbers as `writer`, to the bit, but for all rows at once unless one of them is refused."""
         numbers, missing = self.plain(values), values.missing
         (low, high), (mean, spread) = self.taken, self.scaling
         if (
@@ -231,7 +229,7 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
 
 
 class DateColumn(NumberColumn, frozen=True, kw_only=True, tag="date"):
-    """A date, or a time in UTC: days since 1970, then as a number. One outside the table's is taken: tomorrow always is."""
+    """A date, or a time in UTC, as the number of days since 1970. One outside the table's range is accepted: tomorrow always is."""
 
     wanted: ClassVar[str] = "a date such as 2026-03-31"
 
@@ -310,8 +308,8 @@ class BooleanColumn(_Column, frozen=True, kw_only=True, tag="boolean"):
 class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
     """One of some values, which are texts or numbers: an indicator for each but the first, which the others are measured against.
 
-    With ``unseen="ignore"`` the first has one too, so that a value never seen, which has none, differs from all of them; with
-    ``"other"`` there is one for all such values.
+    With ``unseen="ignore"`` the first has one too, so that an unseen value, which has none, differs from all of them; with
+    ``"other"`` all unseen values share one.
     """
 
     wanted: ClassVar[str] = "one of its values"
@@ -405,7 +403,7 @@ _INFERRED = {"U": "category", "b": "boolean", "M": "date"}
 
 
 def declarations(columns: Any) -> dict[str, Any]:
-    """What is declared of each column: a table, empty where nothing is."""
+    """The declaration of each column: a table, empty if nothing is declared."""
     if isinstance(columns, Mapping):
         declared = {name: {"type": one} if isinstance(one, str) else one for name, one in columns.items()}
     elif isinstance(columns, str) or not isinstance(columns, Sequence):
@@ -421,7 +419,7 @@ def declarations(columns: Any) -> dict[str, Any]:
 
 
 def fitted_column(name: str, stated: Any, values: Values) -> Column:
-    """A column as declared, of the type that its values have where none is declared, fitted to them."""
+    """A column fitted to its values; its type is as declared, otherwise that of the values."""
     return _made(name, stated, _INFERRED.get(values.array.dtype.kind, "number")).fitted(name, values)
 
 

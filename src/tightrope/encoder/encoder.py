@@ -1,4 +1,4 @@
-"""From the rows of a table to the vectors x that a model takes, and back from a file: the same numbers wherever a row is met."""
+"""From the rows of a table to the vectors x that a model takes, saved to a file so that a row gives the same numbers everywhere."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Encoder:
         Which columns, in which order; by default all of the table that `fit` is given. A declaration is a type, "number",
         "category", "boolean" or "date", or a table with
 
-        - ``type``; by default texts are categories, and the rest is what it is;
-        - ``missing``: "error" (the default), "indicator" (a column that says so), or of numbers, dates and booleans "mean";
-        - ``fill``: a value that stands in for missing ones;
+        - ``type``; by default texts are categories, and other values keep their own type;
+        - ``missing``: "error" (the default), "indicator" (an extra column that says so), or for numbers, dates and booleans "mean";
+        - ``fill``: the value to use for missing ones;
         - ``standardise = False`` for a number that is not scaled;
-        - ``min`` and ``max`` of a number, where they are not to be learnt from the table;
-        - ``outside``: what becomes of other numbers, "clip" (the default: the nearer end stands in), "refuse", or "take" (as it
-          is, up to ten times the width beyond; the default of dates);
-        - ``values`` of a category, where they are not to be learnt from the table (sorted; at most 100);
+        - ``min`` and ``max`` of a number, if they should not be learnt from the table;
+        - ``outside``: what happens to other numbers: "clip" (the default) moves them to the nearer end, "refuse" is an error,
+          "take" keeps them as they are, up to ten times the width beyond (the default for dates);
+        - ``values`` of a category, if they should not be learnt from the table (sorted; at most 100);
         - ``unseen``: what a category does with other values, "error" (the default), "ignore" or "other".
     unit : bool
         Whether x is divided by the greatest norm in the table, so that ‖x‖ ≤ 1 there.
@@ -90,8 +90,8 @@ class Encoder:
     def declared(cls, fields: Mapping[str, Field]) -> Self:
         """An encoder that needs no table: x = (1, numbers scaled to [0, 1], indicators) / norm, so that ‖x‖ ≤ 1 whatever is sent.
 
-        `fields` are what `[context]` of a spec declares. With the leading 1, a model's parameters for the first value of a category
-        are the intercept, those of the others differences from it.
+        `fields` are those that `[context]` of a spec declares. Because of the leading 1, a model's parameters for the first value
+        of a category are the intercept, and those of the others are differences from it.
 
         >>> from tightrope.encoder.fields import Category, Number
         >>> encoder = Encoder.declared({"age": Number(0, 120), "sex": Category(["f", "m"])})
@@ -129,7 +129,7 @@ class Encoder:
     def transform(self, rows: Any) -> Array:
         """x of each row (n, n_features); of one row, a mapping, a Series, a record or an array (p,), x itself (n_features,).
 
-        Columns that the encoder does not know are not looked at.
+        Columns that the encoder does not know are ignored.
         """
         self._require_fitted()
         row = row_of(rows, list(self.columns))
@@ -147,9 +147,9 @@ class Encoder:
         return _design(self.columns, Frame(table, list(self.columns)))
 
     def vector(self, context: Any) -> Array:
-        """x of one row by column names, (n_features,), which may hold no other names: for what callers send.
+        """x of one row by column names, (n_features,): for what callers send, so unknown names are refused.
 
-        What is unknown, missing or can't be taken is named as ``context.NAME``.
+        An error names the unknown, missing or invalid field as ``context.NAME``.
         """
         self._require_fitted()
         if type(context) is not dict and not isinstance(context, Mapping):
@@ -163,7 +163,7 @@ class Encoder:
 
     @property
     def ranges(self) -> dict[str, tuple[float, float, Outside]]:
-        """Of each number: least, greatest, and what becomes of one outside. Dates are not counted among them."""
+        """For each number except dates: the least, the greatest, and what happens to one outside."""
         return {
             name: (float(column.min or 0.0), float(column.max or 0.0), column.outside)
             for name, column in self.columns.items()
@@ -171,7 +171,7 @@ class Encoder:
         }
 
     def outside(self, context: Mapping[str, Any]) -> list[str]:
-        """The numbers of a row that `vector` takes which are outside their range."""
+        """The numbers of a row that lie outside their range, although `vector` accepts them."""
         return [name for name, is_outside in self._numbers if is_outside(context.get(name))]
 
     def example(self) -> dict[str, Any]:
@@ -184,12 +184,12 @@ class Encoder:
         properties = {name: column.schema() for name, column in self.columns.items()}
         for name in properties.keys() - {*needed}:
             either = [properties[name], {"type": "null"}]
-            properties[name] = {"anyOf": either, "description": "null where it is missing"}
+            properties[name] = {"anyOf": either, "description": "null if it is missing"}
         return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
     @property
     def n_contexts(self) -> int | None:
-        """How many different rows there are where all columns are categories that take no other values; else None."""
+        """How many different rows there can be if all columns are categories with fixed values; else None."""
         sizes = []
         for column in self.columns.values():
             if not isinstance(column, CategoryColumn) or not column.unseen == column.missing == "error":
@@ -198,7 +198,7 @@ class Encoder:
         return math.prod(sizes) if sizes else None
 
     def context_number(self, context: Mapping[str, Any]) -> int:
-        """The number of a row of categories that `vector` takes, the last column running fastest."""
+        """The number of a row of categories, the last column running fastest."""
         number = 0
         for name, column in self.columns.items():
             assert isinstance(column, CategoryColumn)
@@ -215,7 +215,7 @@ class Encoder:
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data, for JSON or a spec."""
         self._require_fitted()
-        # By way of bytes, which leave lists where `to_builtins` leaves tuples: what is read back is what was given.
+        # Through bytes, because `to_builtins` leaves tuples where JSON has lists: what is read back equals what was given.
         columns = msgspec.msgpack.decode(msgspec.msgpack.encode(self.columns))
         return {"version": _VERSION, "unit": self.unit, "norm": self.norm, "columns": columns}
 
@@ -296,7 +296,7 @@ class Encoder:
 
     def _require_fitted(self) -> None:
         if not self.fitted:
-            raise InvalidInput("the encoder has seen no table yet: fit it first")
+            raise InvalidInput("the encoder is not fitted yet; call fit(table) first")
 
     def _vector(self, row: Mapping[str, Any], where: str) -> Array:
         x = [0.0] * self.n_features

@@ -15,7 +15,7 @@ from tightrope.words import Shown
 
 
 class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid_unknown_fields=True):
-    """A number between `min` and `max`, scaled to [0, 1]; `outside` says what becomes of any other (`validation.taken_range`)."""
+    """A number between `min` and `max`, scaled to [0, 1]; `outside` says what happens to any other (`validation.taken_range`)."""
 
     min: float
     max: float
@@ -80,7 +80,7 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.count + 1
 
     def rows(self, given: Any, n_actions: int | None = None) -> Array:
-        """x (p,) of `count` numbers; with `n_actions` also one row for each of so many actions, (J, p)."""
+        """x (p,) of `count` numbers; with `n_actions` also one row for each of that many actions, (J, p)."""
         several = [] if n_actions is None else [(n_actions, self.count)]
         numbers = real_array("features", given, (self.count,), *several)
         low, high = float(self.min), float(self.max)

@@ -21,7 +21,7 @@ from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
 from tightrope.validation import Array
 
 Runner = Callable[[int, NDArray[np.int64]], Replication]
-# Runs one replication: how many rounds it has run, and the policy as it stands then.
+# Runs one replication; returns how many rounds it ran, and the policy as it is then.
 Loop = Callable[[kernels.Run], tuple[int, Policy]]
 
 COMPARATORS = {
@@ -33,7 +33,7 @@ COMPARATORS = {
 
 
 def compiled(policy: Player, env: Tabular, terms: Terms) -> Runner | None:
-    """A function that runs one replication, or None where `policy` has no compiled loop."""
+    """A function that runs one replication, or None if `policy` has no compiled loop."""
     if not isinstance(policy, Policy) or (loop := policy.hooks.loop) is None or not policy.hooks.compiles():
         return None
     world = tabular_arrays(env)
@@ -62,7 +62,7 @@ def compiled(policy: Player, env: Tabular, terms: Terms) -> Runner | None:
 
 
 def policy_seed(seed: int, replication: int) -> int:
-    """What `copy` is given, so that a policy's own randomness differs between replications and not between engines."""
+    """The seed for `copy`, so that a policy's own randomness differs between replications but not between engines."""
     return int(np.random.SeedSequence((seed, replication)).generate_state(1, np.uint64)[0] >> 1)
 
 
@@ -86,7 +86,7 @@ def _pessimistic_optimistic(
 
 
 def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArrays) -> Loop | None:
-    """None where costs are drawn before acting, or what the policy remembers are not rounds of this world."""
+    """None if costs are drawn before acting, or if the policy remembers rounds of another world."""
     if env.random_before:
         return None
     state = policy.hooks.compiled_state()
@@ -130,7 +130,7 @@ def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArray
 
 
 def first_equal_contexts(policy: ShadowPrice, env: Tabular) -> NDArray[np.int64]:
-    """For each context the first that shows the policy just the same, (C,): one entry of its memory serves both."""
+    """For each context the first one that looks the same to the policy, (C,): both share one entry of its memory."""
     return _equal_contexts(policy, env)[1]
 
 
@@ -160,7 +160,7 @@ def _rows(env: Tabular, state: Any) -> tuple[Array, Array]:
 
 def _standardised_arrays(model: Any, rows: Array) -> shadow_loop.StandardisedArrays:
     if model is None:
-        # Of no actions and no features: kernels ask for its size even where nothing is learnt.
+        # No actions and no features: kernels ask for its size even if nothing is learnt.
         flat, spread = kernels.new_ridge(0, 1, 0), np.zeros(1)
     else:
         flat, spread = model.flat, model.spread
@@ -191,7 +191,7 @@ def _memory_arrays(
 def _comparator(
     policy: Policy, loop: str, world: kernels.TabularArrays, run: kernels.Run
 ) -> tuple[int, Policy]:
-    """The loop of a policy that looks at neither features nor costs before acting; its arrays go by their names."""
+    """The loop of a policy that looks at neither features nor costs before acting; its arrays are passed by name."""
     J = world.rewards.shape[1]
     twin = policy.copy(policy_seed(int(run.seed), run.replication))
     arrays = kernels.ComparatorArrays(

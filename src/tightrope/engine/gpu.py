@@ -2,11 +2,11 @@
 
 The kernels stand in `replicate.cu` and `shadow_price.cu` and are compiled for the device and the shape at hand when they are
 first used: `gpu_program` says what is compiled, `gpu_arrays` what it reads, `gpu_shadow_price` both for `ShadowPrice`.
-All of it needs NumPy and CuPy alone.
+All of it needs only NumPy and CuPy.
 
-`precision="single"` keeps what is estimated (Σ⁻¹, θ̂, widths, means of arms, shadow prices) in float32; the queues of known costs,
-the comparison of actions and every tally are float64 all the same. `precision="double"` is float64 throughout without fused
-multiply-adds: the actions are then those of the CPU engine. `docs/gpu.md` has the measurements.
+`precision="single"` keeps estimates (Σ⁻¹, θ̂, widths, means of arms, shadow prices) in float32; the queues of known costs, the
+comparison of actions and every tally are still float64. `precision="double"` is float64 throughout without fused multiply-adds: the
+actions are then those of the CPU engine. `docs/gpu.md` has the measurements.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def simulate_many(
     names: Sequence[str] | None = None,
     device: Device | None = None,
 ) -> list[Result]:
-    """Run many policies in `env` on a GPU; those of one shape, such as one policy under many settings, in a single launch.
+    """Run many policies in `env` on a GPU. Policies of one shape, such as one policy under many settings, share a launch.
 
     Every policy sees the same draws, those of `tightrope.simulate` under the same seed.
 
@@ -77,7 +77,7 @@ def simulate_many(
     precision : "single" or "double"
         Of the estimates; "double" makes the choices of the CPU engine.
     names : sequence of str, optional
-        What the policies are called in their results, of which one for each policy is returned, in order.
+        The policies' names in their results; one result per policy is returned, in order.
     device : Device, optional
         Where the kernels run; by default the current CUDA device, by CuPy.
 
@@ -90,14 +90,13 @@ def simulate_many(
     >>> runs = simulate_many(policies, env, rounds=1000, replications=10_000)  # doctest: +SKIP
     """
     if isinstance(env, Drifting):
-        raise InvalidInput(
-            f"env must not change during the run on a GPU, but got {env!r}: use engine='cpu', which plays its phases."
-        )
+        remedy = "Use engine='cpu', which runs its phases."
+        raise InvalidInput(field="env", must="not change during the run on a GPU", got=env, remedy=remedy)
     if not isinstance(env, Tabular):
         raise InvalidInput(field="env", must="be a Tabular environment on a GPU", got=env)
     if env.seen_mixed:
         raise InvalidInput(
-            "costs of which some are seen before acting and others after can't be played on a GPU: use engine='cpu'."
+            "a GPU can't run costs of which some are seen before acting and others after; use engine='cpu'."
         )
     require_choice("precision", precision, SMALLEST_RIDGE)
     labels = list(map(policy_name, policies)) if names is None else list(names)
@@ -135,7 +134,7 @@ def simulate_many(
 def _launch(
     program: Program, policies: Sequence[Any], env: Tabular, terms: Terms, device: Device
 ) -> tuple[list[dict[str, Any]], float]:
-    """All replications of policies of one shape, in as few launches as the device's memory allows; what those of each leave."""
+    """Run all replications of policies of one shape, in as few launches as the device's memory allows; one outcome per policy."""
     rounds, replications, seed, grid, keep_choices = terms
     K, S, G = env.n_constraints, len(policies), len(grid)
     compared, fields, world = program.kernel == COMPARATOR, program["FIELDS"], world_arguments(env)
@@ -160,7 +159,7 @@ def _launch(
         blocks = math.ceil(n / program.together)
         randomised: list[Any] = []
         if compared or program.kernel == SHADOW_PRICE:
-            # What `copy` is given on the CPU, where the policy draws at all.
+            # The seed that `copy` gets on the CPU, if the policy draws at all.
             draws = [hasattr(policy, "seed") for policy in policies]
             seeds = [[policy_seed(seed, i) if one else 0 for i in range(first, first + n)] for one in draws]
             randomised.append(np.array(seeds, dtype=np.uint64))
@@ -213,7 +212,7 @@ class Device(Protocol):
 
 
 class Output(NamedTuple):
-    """An array that a kernel writes, and the order of axes in which it is wanted."""
+    """An array that a kernel writes, and the order in which to return its axes."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -228,7 +227,7 @@ class Work(NamedTuple):
 
 @functools.cache
 def cuda_device() -> Device:
-    """The current CUDA device, or why there is none."""
+    """The current CUDA device, or an error that says why there is none."""
     try:
         import cupy
     except ImportError as error:
@@ -238,7 +237,7 @@ def cuda_device() -> Device:
     try:
         properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise InvalidInput(f"engine='gpu' needs a CUDA device, but none can be used here: {error}") from error
+        raise InvalidInput(f"engine='gpu' needs a CUDA device, but none is usable here: {error}") from error
     return _Cuda(cupy, properties["name"].decode(), properties["sharedMemPerBlockOptin"])
 
 

@@ -79,7 +79,7 @@ def policy_arguments(
 
 
 def comparator_arguments(policies: Sequence[Any], env: Tabular, n_settings: int) -> list[Any]:
-    """Tables, start, settings; what depends on the replication comes later."""
+    """Tables, start and settings; arrays that depend on the replication come later."""
     J = env.n_actions
     tables, start, settings = [], [], []
     for policy in policies:
@@ -92,7 +92,7 @@ def comparator_arguments(policies: Sequence[Any], env: Tabular, n_settings: int)
 
 
 def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
-    """1/V_t, ε_t and what multiplies the widths of reward and costs, (rounds, 4), from the policy's present round on."""
+    """1/V_t, ε_t and the factors of the widths of reward and costs, (rounds, 4), from the policy's current round on."""
     state = policy.hooks.compiled_state()
     core = state.core
     t = core[kernels.ROUNDS] + 1.0 + np.arange(rounds, dtype=np.float64)
@@ -105,7 +105,7 @@ def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
     models: list[tuple[str, Any]] = [("reward_bonus", state.reward), ("cost_bonus", state.cost)]
     for column, model in models:
         if model is not None and hooks.compiled(model) == "arms":
-            # Above 0, so that it can't hide the width of an arm without an outcome.
+            # Above 0, so that an arm without outcomes keeps its infinite width.
             steps[column][:] = np.maximum(model.bonus * np.sqrt(np.log(t)), 1.0 / kernels.UNSEEN**0.75)
         elif model is not None:
             kernels.ridge_bonuses_ahead(model.flat.copy(), core.copy(), steps[column])
@@ -146,7 +146,7 @@ def seed_keys(seed: int) -> NDArray[np.uint32]:
 
 
 def cost_tables(env: Tabular) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Contexts share a table where their costs are the same: the table of each context, and a context of each table."""
+    """Contexts with equal costs share a table: the table of each context, and one context of each table."""
     if env.n_constraints == 0:
         return np.zeros(env.n_contexts, dtype=np.uint32), np.zeros(1, dtype=np.int64)
     both = np.concatenate([env.costs, env.cost_locations], axis=2).reshape(env.n_contexts, -1)
@@ -155,7 +155,7 @@ def cost_tables(env: Tabular) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
 
 
 def guide_bits(contexts: int) -> int:
-    """Leading bits of a draw by which a context is first looked up."""
+    """How many leading bits of a draw the first lookup of a context uses."""
     return max(1, math.ceil(math.log2(contexts)) + 3)
 
 

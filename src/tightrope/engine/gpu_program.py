@@ -1,4 +1,4 @@
-"""What is compiled for a GPU: the kernel and the sizes that suit a policy and an environment, or why none does."""
+"""What is compiled for a GPU: the kernel and sizes for a policy and an environment, or why there is none."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ ONE_THREAD, ONE_BLOCK, COMPARATOR, SHADOW_PRICE = 1, 2, 3, 4
 CODES = dict(enumerate(("ONE_THREAD", "ONE_BLOCK", "COMPARATORS", "SHADOW_PRICE"), start=1))
 # Shapes that one thread can hold.
 FEW_ACTIONS, FEW_FEATURES, FEW_CONSTRAINTS, FEW_ARM_COSTS = 16, 32, 32, 64
-# r̂ as in `kernels.clipped_reward`, by the least that it may be.
+# r̂ as in `kernels.clipped_reward`, by its lower limit.
 _CLIPPED_REWARD = {-math.inf: "fmin((REAL)1, x)", 0.0: "fmax((REAL)0, fmin((REAL)1, x))"}
-SHARED_BYTES = 232_448  # that a block may have on a device of compute capability 9.0
+SHARED_BYTES = 232_448  # the most for a block on a device of compute capability 9.0
 BLOCK_THREADS = 128
 
 
@@ -101,7 +101,7 @@ def program_for(
         "KEEP_CHOICES": int(keep_choices),
     }
     if not isinstance(policy, Policy) or (loop := policy.hooks.loop) is None:
-        raise InvalidInput(f"{type(policy).__name__} has no loop on a GPU: use engine='cpu'.")
+        raise InvalidInput(f"{type(policy).__name__} can't run on a GPU; use engine='cpu'.")
     if loop in COMPARATORS:
         kind = COMPARATORS[loop]
         _, state = kernels.device_arms_size(J, 2 if kind == kernels.OPB else 0, False)
@@ -117,7 +117,7 @@ def program_for(
     assert isinstance(policy, PessimisticOptimistic)
     if not policy.hooks.compiles():
         raise InvalidInput(
-            "a policy that measures Slater's constant (give slater=), or has a model without kernels, needs engine='cpu'."
+            "a GPU can't measure Slater's constant, nor run a model without kernels; pass slater= or use engine='cpu'."
         )
     return _policy_program(policy, env, precision, common, shared_bytes)
 
@@ -128,7 +128,7 @@ def require_short(policy: PessimisticOptimistic | ShadowPrice, rounds: int) -> N
         most = MOST_PULLS if model is not None and hooks.compiled(model) == "arms" else MOST_UPDATES
         if model is not None and rounds + hooks.n_learnt(model) > most:
             raise InvalidInput(
-                f"in single precision {model!r} is good for {most:,} rounds, but got {rounds:,}: use precision='double'."
+                f"in single precision {model!r} is accurate for up to {most:,} rounds, but got {rounds:,}; use precision='double'."
             )
 
 
@@ -184,7 +184,7 @@ def _policy_program(
             "LAUNCH_BOUNDS": f"__launch_bounds__({threads})",
         }
     else:
-        # Actions that a warp takes at a time: several, where they share a matrix and every warp still has some.
+        # How many actions a warp handles at a time: several, if they share a matrix and every warp still has some.
         shared_matrix = one.blocks == two.blocks == 1
         common |= {"ACTION_TILE": min(4, math.ceil(J / (BLOCK_THREADS // 32))) if shared_matrix else 1}
         common |= kernels.cuda_block(J, K, memory, max(p, 1), itemsize)

@@ -1,8 +1,8 @@
-"""The shadow-price policy on a GPU: what `shadow_price.cu` is compiled with and what it reads, or why it can't run there.
+"""The shadow-price policy on a GPU: the macros and arrays of `shadow_price.cu`, or why it can't run there.
 
-Prices are solved for on the device, beside the rounds: a few lanes of a warp are one replication, from its draws to its Newton
-steps. In either precision the rows of a solve are drawn in the rounds in which the CPU's loop draws them, and prices take effect in
-the same round as there; double precision makes the same choices. Σ⁻¹ is not refreshed, as in all kernels of the GPU.
+The device solves for prices between rounds: a few lanes of a warp run one replication, from its draws to its Newton steps. In
+either precision the rows of a solve are drawn in the same rounds as on the CPU, and prices take effect in the same round; double
+precision makes the same choices. As in all GPU kernels, Σ⁻¹ is not refreshed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tightrope.problem import Part
 Macros = dict[str, int | str]
 
 FILES = ["shadow_replication.cuh", "shadow_prices.cuh", "shadow_price.cu"]
-# The settings of a policy that are no macros; behind them a prior standard deviation for the reward and one for each cost
+# The settings of a policy that are not macros; after them, a prior standard deviation for the reward and one for each cost
 EXPLORE, CAUTION, PRIORS = range(3)
 CONSTANTS = {
     shadow: "GAIN WALL CARRY CARRY_KEPT COST_DRAWS LEAST_DRAWS FADE CAP AT_CAP ENOUGH_ROUNDS ERRORS_ABOVE LEAST_RHO LEAST_EXCESS"
@@ -36,17 +36,17 @@ CONSTANTS = {
     prices: "FIRST_SMOOTHING LAST_SMOOTHING SMOOTHING_FACTOR STEPS TRIALS SHORTER ENOUGH_DESCENT ENOUGH_GAIN LEAST_CURVATURE SWEEPS"
     " STILL NEGLIGIBLE",
 }
-# Up to so many actions the sums over pairs of them are kept in registers; else so many rows at least are multiplied together.
+# Up to this many actions, sums over pairs are kept in registers; beyond that, at least this many rows are multiplied together.
 FEW_ACTIONS = 8
 LIKELY_ROWS = 16
-# A warp has 32 lanes; a replication gets as few as its actions need, and more where shared memory would else hold too few warps to
-# hide their waits. In double precision registers allow no more than that many.
+# A warp has 32 lanes; a replication gets as few as its actions need, or more if shared memory would otherwise hold too few warps to
+# hide latency. In double precision, registers allow at most this many.
 FEWEST_LANES, MOST_LANES, ENOUGH_WARPS = 8, 32, {"float": 12, "double": 7}
 ALIGNED = 32
 
 
 def cuda_constants() -> Macros:
-    """Macros for what does not depend on the shape."""
+    """The macros that don't depend on the shape."""
     values = {name: getattr(module, name) for module, names in CONSTANTS.items() for name in names.split()}
     return {
         **{name: f"{v}u" if isinstance(v, int) and v >= 2**31 else repr(v) for name, v in values.items()},
@@ -59,7 +59,7 @@ def cuda_constants() -> Macros:
 def shadow_price_sizes(
     policy: ShadowPrice, env: Tabular, real: str, common: Macros, shared_bytes: int
 ) -> tuple[Macros, int, int]:
-    """Macros, threads of a block and its bytes of shared memory; refuses a policy that is not as it was made."""
+    """Macros, threads of a block and its bytes of shared memory; refuses a policy that has already run."""
     _require_fresh(policy, env)
     J, C, K, K_policy = env.n_actions, env.n_contexts, env.n_constraints, policy.hooks.n_constraints
     state, settings = policy.hooks.compiled_state(), policy.hooks.settings()
@@ -92,7 +92,7 @@ def shadow_price_sizes(
     }
     if int(macros["ENTRIES"]) * J * (1 + late * K) >= 2**32:
         raise InvalidInput(
-            f"a solve on a GPU draws up to 2³² normals, but {macros['ENTRIES']:,} remembered rounds need more: use engine='cpu'."
+            f"a solve on a GPU draws up to 2³² normals, but {macros['ENTRIES']:,} remembered rounds need more; use engine='cpu'."
         )
     hot, cold = _bytes(macros)
     lanes = _lanes(J, hot, shared_bytes, ENOUGH_WARPS[real])
@@ -114,7 +114,7 @@ def shadow_price_sizes(
 
 
 def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: type[Any]) -> list[Any]:
-    """Offers, rows, costs and settings; what depends on the replication comes later."""
+    """Offers, rows, costs and settings; arrays that depend on the replication come later."""
     policy = policies[0]
     state = policy.hooks.compiled_state()
     J, K = env.n_actions, env.n_constraints
@@ -148,15 +148,14 @@ def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
     state = policy.hooks.compiled_state()
     if not policy.hooks.compiles():
         raise InvalidInput(
-            "a shadow-price policy whose model has no kernels, or whose actions are drawn by members or gaps, needs engine='cpu'."
+            "a GPU can't run a shadow-price policy whose model has no kernels or explores by members or gaps; use engine='cpu'."
         )
     fading = [getattr(one, "half_life", None) for one in (state.reward, state.cost)]
     if any(one is not None for one in (policy.hooks.settings()["half_life"], *fading)):
-        raise InvalidInput("a shadow-price policy with a half_life needs engine='cpu'.")
+        raise InvalidInput("a GPU can't run a shadow-price policy with a half_life; use engine='cpu'.")
     if env.costs_seen == "before" and env.random_costs and policy.hooks.n_constraints:
         raise InvalidInput(
-            "costs that are drawn anew in every round and seen before acting make no two rounds equal, which a GPU's memory of "
-            "rounds counts on: use engine='cpu'."
+            "a GPU's memory counts on rounds that repeat, but here the costs seen before acting are random; use engine='cpu'."
         )
     models: list[Any] = [state.reward, state.cost]
     learnt = sum(hooks.n_learnt(model) for model in models if model is not None)

@@ -29,7 +29,7 @@ def policy_name(policy: object) -> str:
 
 
 def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[np.int64]:
-    """The rounds to record: geometric and even spacing together, the last round always among them."""
+    """The rounds to record: geometric and even spacing combined, always including the last round."""
     if record is None or isinstance(record, (int, np.integer)):
         points = GRID_POINTS if record is None else whole_number("record", record, low=1)
         if points >= rounds:
@@ -45,7 +45,7 @@ def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[
 
 
 class Terms(NamedTuple):
-    """What is played: so many replications of so many rounds, by the draws of a seed; `grid` are the rounds recorded."""
+    """How much is run: replications, rounds and the seed of their draws; `grid` holds the rounds to record."""
 
     rounds: int
     replications: int
@@ -63,7 +63,7 @@ class Terms(NamedTuple):
         keep_choices: bool,
         most: tuple[int | None, int | None] = (None, None),
     ) -> Terms:
-        """The terms as asked for, checked; `most` rounds and replications at most."""
+        """The checked terms of a run, with at most `most` rounds and replications."""
         rounds = whole_number("rounds", rounds, low=1, high=most[0])
         replications = whole_number("replications", replications, low=1, high=most[1])
         grid = recorded_rounds(rounds, record)
@@ -103,7 +103,7 @@ class Terms(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """The optimum per round, its interval, where it comes from; and what it earns by each recorded round if it changes."""
+    """The optimum per round, its interval and its source; and its earnings by each recorded round if it changes."""
 
     optimum: float | None
     optimum_interval: tuple[float, float] | None
@@ -112,7 +112,7 @@ class Optimum(NamedTuple):
 
 
 def known_optimum(env: Environment | Custom, optimum: float | None, grid: NDArray[np.int64]) -> Optimum:
-    """What regret is measured against at the recorded rounds: as given, by the LP, or what the environment knows."""
+    """What regret is measured against at the recorded rounds: as given, from the LP, or as the environment knows it."""
     if optimum is not None:
         return Optimum(finite_number("optimum", optimum), None, "given")
     if isinstance(env, Custom) and (env.optimum is not None or env.means is None):

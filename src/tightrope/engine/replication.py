@@ -1,4 +1,4 @@
-"""One replication: what it leaves, the plain loop that any policy can run in any world, and what a policy could not do in it."""
+"""One replication: its records, the plain loop that runs any policy in any world, and the policy's concerns at the end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def tabular_arrays(env: Tabular) -> kernels.TabularArrays:
 
 
 def model_rows(env: Tabular, part: Part, model: Any) -> Array:
-    """The rows that a model reads in each context, (C, J, d) or (C, 1, p); of no meaning for a model that reads none."""
+    """The rows that a model reads in each context, (C, J, d) or (C, 1, p); meaningless for a model that reads none."""
     features = env.features if part == "reward" else env.cost_features
     rows = env.problem().model_rows(part, model, features)
     if rows is None:
@@ -58,9 +58,9 @@ def model_rows(env: Tabular, part: Part, model: Any) -> Array:
 
 
 class Replication:
-    """What one replication leaves: the tally at the recorded rounds, the last violated rounds, the choices if kept, concerns.
+    """The records of one replication: tallies at the recorded rounds, last violated rounds, choices if kept, concerns.
 
-    `tally` and `drawn`, the costs of the round, are what it works with.
+    `tally` and `drawn` (the costs of the round) are working arrays.
     """
 
     __slots__ = ("choices", "concerns", "drawn", "last_violation", "records", "rounds_run", "tally")
@@ -77,7 +77,7 @@ class Replication:
 
 
 class Outcome(NamedTuple):
-    """A reward and its mean, K costs and their means; `told` is what `learn` is given after the decision."""
+    """A reward and its mean, K costs and their means; `told` is what `learn` gets after the decision."""
 
     told: tuple[Any, ...]
     reward: float
@@ -87,10 +87,9 @@ class Outcome(NamedTuple):
 
 
 class World(abc.ABC):
-    """Who brings the rounds of one replication to a policy object.
+    """Feeds the rounds of one replication to a policy object.
 
-    `before` and `after` are the costs that the policy sees before acting, and those that it is told after; None where it looks at
-    none of them.
+    `before` and `after` are the costs that the policy sees before and after acting; None if it looks at none of them.
     """
 
     def __init__(self, policy: Player, env: Environment | Custom) -> None:
@@ -103,7 +102,7 @@ class World(abc.ABC):
         self._models = {"reward": self.traits.reward_model(), "cost": self.traits.cost_model()}
 
     def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
-        """What `decide` is given in round t, and the ids of the actions on offer."""
+        """The arguments of `decide` in round t, and the ids of the actions on offer."""
         context = self.context(t)
         offer: dict[str, Any] = {"features": self._shown("reward", context.features, context.ids)}
         if self.before is not None:
@@ -133,7 +132,7 @@ class World(abc.ABC):
 
     @abc.abstractmethod
     def outcome(self, t: int, action: int) -> Outcome:
-        """What comes of an action in the round that was offered last."""
+        """The outcome of an action in the latest round."""
 
     @abc.abstractmethod
     def end(self) -> Offered:
@@ -183,7 +182,7 @@ class TabularWorld(World):
 
     def context(self, t: int) -> Context:
         if t > self._last:
-            # All that was read off the environment before the first round is the same in every phase.
+            # Everything read from the environment before the first round is the same in every phase.
             _, self._last, self._now = self._to_come.pop(0)
             self._arrays = tabular_arrays(self._now)
         world, now = self._arrays, self._now
@@ -240,7 +239,7 @@ class CustomWorld(World):
         costs = context.W[row].copy()
         costs[self._late] = late
         means = self._play.means(context)
-        # What is seen before acting is its own mean.
+        # A cost that is seen before acting is its own mean.
         mean, mean_costs = (reward, costs) if means is None else (float(means.rewards[row]), means.costs[row])
         told = (reward,) if self.after is None else (reward, late)
         return Outcome(told, reward, mean, costs, mean_costs)
@@ -260,16 +259,16 @@ def offered_rows(features: Array | None, c: int, ids: NDArray[np.int64]) -> Arra
 def shown_rows(
     problem: Problem, part: Part, model: Model | None, features: Array | None, ids: NDArray[np.int64]
 ) -> Array | None:
-    """The features of a round as a policy is shown them: in the form of its own model, where it has one."""
+    """The features of a round in the form that the policy's model reads, if it has one."""
     if model is None or (features is not None and (features.ndim == 2 or model.n_actions is not None)):
         return None if features is None or (model is not None and not model.n_features) else features.copy()
-    # Arms alone, or one x for all actions, to a model that all actions share.
+    # Only arms, or one x for all actions, for a model that all actions share.
     rows = problem.model_rows(part, model, None if features is None else features[None])
     return None if rows is None else np.ascontiguousarray(rows[0][ids])
 
 
 class Offered(NamedTuple):
-    """What a run is judged by: its constraints in words, their units, and how often each action was on offer, (J,)."""
+    """What concerns are judged by: the constraints in words, their units, and how often each action was on offer, (J,)."""
 
     constraints: tuple[str, ...]
     units: Units
@@ -282,14 +281,14 @@ def offered(env: Tabular, rounds: int) -> Offered:
 
 
 def worded(env: Environment | Custom) -> tuple[str, ...]:
-    """The constraints of an environment in words: its rules, where it has some."""
+    """The constraints of an environment in words: its rules, if it has any."""
     return env.constraints if env.rules is None else tuple(str(column.rule) for column in env.rules.columns)
 
 
 def of_run(policy: Player, world: Offered, records: Array, grid: NDArray[np.int64]) -> list[Concern]:
-    """The concerns of one run that `policy` is at the end of: none before round 512, nor for a policy of a user's own making.
+    """The concerns of `policy` at the end of a run: none before round 512, and none for a user's own policy class.
 
-    `records` are the tallies at the rounds of `grid`, at which totals are looked at.
+    `records` are the tallies at the rounds of `grid`; only those totals are checked.
     """
     if not isinstance(policy, Policy) or grid[-1] < FIRST_LOOK:
         return []
@@ -303,7 +302,7 @@ def of_run(policy: Player, world: Offered, records: Array, grid: NDArray[np.int6
 
 
 def _totals(hooks: PolicyHooks, totals: Array, grid: NDArray[np.int64], world: Offered) -> list[Concern]:
-    """Of totals (G, K): those that stayed above zero for long, as they stood in the last recorded round that found one."""
+    """Of totals (G, K), those that stayed above zero for long, as of the last recorded round that found one."""
     above, at = totals > 0.0, np.arange(len(grid))
     begun = np.maximum.accumulate(np.where(above, -1, at[:, None])) + 1
     since = np.where(above, grid[np.minimum(begun, len(grid) - 1)], 0)

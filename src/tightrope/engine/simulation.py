@@ -57,14 +57,14 @@ def simulate(
     Parameters
     ----------
     policy : ShadowPrice, another policy of the package, or any object
-        A user's own policy needs `decide(features=…, costs=…)` (only what the environment has is passed; `actions=` too where some
-        actions may be off offer), returning an action or an object with `.action`; `learn(decision, reward)`, or
-        `learn(decision, reward, costs)` where costs are seen after acting; and `copy(seed)`.
+        Your own policy needs `decide(features=…, costs=…)` (only what the environment has is passed; also `actions=` if some
+        actions may be off offer), returning an action or an object with `.action`; `learn(decision, reward)`, or `learn(decision,
+        reward, costs)` where costs are seen after acting; and `copy(seed)`.
     env : Tabular, Drifting, Custom, or any object that has `draw` and `outcome`
-        Only a `Tabular` has compiled loops: others are played by the policy object itself, as with ``compile=False``.
+        Only a `Tabular` has compiled loops; in others the policy object runs round by round, as with ``compile=False``.
     rounds, replications, seed : int
     engine : "cpu", "gpu" or "gpu-double"
-        Where to run. "gpu" needs CuPy and a CUDA device, keeps estimates in float32 and is for the policies named in
+        Where to run. "gpu" needs CuPy and a CUDA device, keeps estimates in float32 and supports the policies named in
         `tightrope.engine.gpu.simulate_many`; "gpu-double" makes the same choices as "cpu".
     workers : int, optional
         Cores to use; all of them by default.
@@ -72,24 +72,24 @@ def simulate(
         How many rounds to record (about 200 by default, denser at the start), or which ones. Memory depends on these, not
         on `rounds`.
     optimum : float, optional
-        The optimal mean reward per round, if known; by default it is computed by `tightrope.solve`, or is what the environment
-        itself knows where no LP solver is installed. Without any, as in a `Custom` environment that does not tell its means, there
-        is no regret: rewards and costs are what they are, and regret can be filled in later by `Result.with_optimum`.
+        The optimal mean reward per round, if known. By default `tightrope.solve` computes it; without an LP solver, the
+        environment's own value is used. If there is none, as in a `Custom` environment without `means`, the result has rewards and
+        costs but no regret; `Result.with_optimum` adds it later.
     keep_choices : bool
         Keep the action of every round of every replication.
     compile : bool
         False runs the policy object itself, round by round, even where a compiled loop exists: the same choices, slowly.
     progress : bool, optional
-        A progress bar on standard error; by default if that is a terminal.
+        Whether to show a progress bar on standard error; by default if that is a terminal.
     name : str, optional
         What the policy is called in the result; by default its registered name, or its class.
     warn : bool
-        Whether a `PolicyWarning` tells what is in `result.concerns`.
+        Whether to warn (`PolicyWarning`) about what is in `result.concerns`.
 
     Returns
     -------
     Result
-        Ctrl-C ends the run and gives a result with the replications that were finished (`result.interrupted`).
+        Ctrl-C ends the run and returns a result with the finished replications (`result.interrupted`).
 
     Examples
     --------
@@ -104,7 +104,9 @@ def simulate(
         env = Custom.of(env)
     for method in ("decide", "learn", "copy"):
         if not callable(getattr(policy, method, None)):
-            raise InvalidInput(f"policy must have a method {method}, but {type(policy).__name__} has none.")
+            raise InvalidInput(
+                field="policy", must=f"have a method {method}, but {type(policy).__name__} has none"
+            )
     require_choice("engine", engine, get_args(Engine))
     policy = for_problem(policy, env.problem())
     if engine != "cpu":
@@ -112,7 +114,7 @@ def simulate(
 
         return simulate_many(
             [policy],
-            env,  # type: ignore[arg-type]  # it refuses what it can't play
+            env,  # type: ignore[arg-type]  # it refuses what it can't run
             rounds,
             replications,
             seed,
@@ -170,7 +172,7 @@ def simulate(
 def _threads(
     runner: Runner, replications: int, workers: int, stop: NDArray[np.int64]
 ) -> Generator[tuple[int, Replication], None, None]:
-    """Replications on threads: the compiled loops do not hold Python's lock."""
+    """Replications on threads: the compiled loops release the GIL."""
     with ThreadPoolExecutor(workers) as pool:
         try:
             futures = [pool.submit(runner, replication, stop) for replication in range(replications)]

@@ -1,4 +1,4 @@
-"""Who draws contexts, rewards and costs: ready-made environments, `Tabular`, from which they are made, and `Custom`, for your own.
+"""Environments draw contexts, rewards and costs: ready-made ones, `Tabular`, which they are built from, and `Custom` for your own.
 
 >>> from tightrope import environments
 >>> environments.bandit(threshold=0.1)

@@ -28,7 +28,7 @@ from tightrope.validation import Array, real_array
 from tightrope.words import Shown
 
 # Functions that return a `Tabular`, a `Custom`, or what has `draw` and `outcome`, by name.
-# A parameter called `folder` is given the folder of the spec.
+# A parameter called `folder` gets the folder of the spec.
 ENVIRONMENTS = Registry("environment", __package__)
 register = ENVIRONMENTS.register
 
@@ -36,7 +36,7 @@ register = ENVIRONMENTS.register
 def environment_of(spec: Spec) -> Tabular | Custom:
     """The environment that a spec describes, its rules included: a table, or one of your own."""
     if spec.environment is None:
-        what = "a simulation needs to know who draws contexts, rewards and costs"
+        what = "a simulation needs one, to draw contexts, rewards and costs"
         raise spec.error(f"environment: is missing: {what}")
     make = table_environment if spec.environment.kind == "table" else _of_kind
     try:
@@ -74,8 +74,8 @@ def policies_of(
 def _of_kind(spec: Spec) -> Tabular | Custom:
     """The environment of an ``[environment]``; rules, where there are any, take the place of its own costs.
 
-    Two settings are common to all tables, and speak to the rules: `usage` (for each usage that the rules count one number, one for
-    each action, or one for each context and action) and `groups` (for each context its group or groups).
+    All tables share two settings for the rules: `usage` (for each usage that the rules count: one number, one for each action, or
+    one for each context and action) and `groups` (each context's group or groups).
     """
     stated = spec.environment
     assert stated is not None
@@ -89,7 +89,7 @@ def _of_kind(spec: Spec) -> Tabular | Custom:
     field = "usage" if usage else "groups" if groups is not None else None
     if isinstance(env, Custom):
         if field is not None:
-            raise _error(field, problem="is for tables: here the environment tells it with each context")
+            raise _error(field, problem="is only for tables; this environment gives it with each context")
         return _custom(env, spec)
     changes: dict[str, Any] = {}
     if spec.actions and spec.actions != env.actions:
@@ -104,7 +104,7 @@ def _of_kind(spec: Spec) -> Tabular | Custom:
         _require_agreed(stated.settings, spec.rules.costs_seen)
         changes["name"] = spec.name
     elif field is not None:
-        raise _error(field, problem="is for rules, but the spec has none")
+        raise _error(field, problem="needs rules, but the spec has none")
     return changed(env, **changes) if changes else env
 
 
@@ -148,7 +148,7 @@ def _with_file(folder: Path, *, file: Any, usage: Mapping[str, Any], **settings:
         if place is settings and name not in (*_ARRAYS, "groups"):
             raise SpecError(f"environment.file: {path}: {unknown_field('', name, _ARRAYS)}")
         if name in place:
-            raise _error(field, problem=f"is in the file {file} too: leave one of them out")
+            raise _error(field, problem=f"is also in the file {file}; leave one of them out")
         place[name] = array if array.dtype.kind in "fiub" else array.tolist()
     return {**settings, "usage": used}
 
@@ -229,7 +229,7 @@ def _rule_costs(
             raise _error(f"usage.{usage}", problem=what)
     for usage in needed:
         if usage not in given and usage not in fixed:
-            what = "is missing: a rule counts it, so a simulation must know what each action uses"
+            what = "is missing: a rule counts it, so the simulation must know what each action uses"
             raise _error(f"usage.{usage}", problem=f"{what}; give it here or as `usage` of the rule")
     tables = {usage: _by_context(env, usage, table, rules) for usage, table in {**fixed, **given}.items()}
     by_context = _groups(env, rules, groups)
@@ -266,7 +266,7 @@ def _by_context(env: Tabular, usage: str, table: Any, rules: Rules) -> Array:
         counted = {action for quantity in counting for action in quantity.actions or rules.actions}
         if missing := counted - set(table):
             raise SpecError(f"{where}.{min(map(str, missing))}: is missing: a rule counts this action")
-        # An action that no rule counts may be left out: whatever stands there is multiplied by 0.
+        # An action that no rule counts may be left out: its value is multiplied by 0.
         table = [table.get(action, counting[0].range[0]) for action in rules.actions]
     try:
         return np.array(np.broadcast_to(real_array(where, table, (), (J,), (C, J)), (C, J)))

@@ -1,4 +1,4 @@
-"""An environment of your own: anything that draws contexts and says what comes of an action."""
+"""An environment of your own: anything that draws contexts and says what an action leads to."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ DRAW, OUTCOME = 0, 1  # the slots of a round, each a stream of its own
 class Context(NamedTuple):
     """What a round offers: the ids of the actions on offer (n,), their features, and costs W (n, K), 0 where they are seen after.
 
-    Features have one row for each action on offer, or are one x for all of them. `drawn` is what `draw` returned, `usage` what is
-    said of it by name.
+    Features have one row for each action on offer, or are one x for all of them. `drawn` is what `draw` returned, `usage` the usage
+    by name.
     """
 
     drawn: Any
@@ -62,40 +62,39 @@ class Means(NamedTuple):
 
 
 class Custom:
-    """A world made of two functions, played round by round by the policy object itself.
+    """A world made of two functions, in which the policy object itself runs round by round.
 
-    `draw` and `outcome` may ask for an `rng`, a NumPy generator that depends on the seed, the replication and the round alone: the
-    same seed gives the same numbers for any number of workers, and `outcome` is handed the same stream whatever the action is, so
-    that policies are compared on the same draws. For a world with a memory, pass the methods of an object: every replication
-    plays in a copy of it, as it was when `simulate` was called.
+    `draw` and `outcome` may ask for an `rng`, a NumPy generator that depends only on the seed, the replication and the round: the
+    same seed gives the same numbers for any number of workers, and `outcome` gets the same stream whatever the action is, so that
+    policies are compared on the same draws. For a world with a memory, pass the methods of an object: every replication runs in a
+    copy of it, as it was when `simulate` was called.
 
     Parameters
     ----------
     draw : callable (round) or (round, rng) → context
-        What comes in a round, 1, 2, …: a mapping with the arguments of `decide`, as far as there are any (`features`,
-        `cost_features`, `costs`, `usage`, `group`, `actions`), and whatever else `outcome` wants to find in it, which no policy is
-        shown; or features alone; or None.
+        What comes in a round, 1, 2, …: a mapping with any of the arguments of `decide` (`features`, `cost_features`, `costs`,
+        `usage`, `group`, `actions`) and whatever else `outcome` needs, which no policy sees; or only features; or None.
     outcome : callable (context, action) or (context, action, rng) → reward, or (reward, costs)
-        What comes of an action, by its name where actions have names, in the context as it was drawn. Costs are those that are
-        seen after acting, in their order, or by name what was used.
+        The outcome of an action (its name, if actions have names) in the context as it was drawn. Costs are those that are seen
+        after acting, in their order, or a mapping of what was used by name.
     actions : int or sequence of str, optional
-        Their number or names; rules say it themselves.
+        Their number or names; leave it out with rules, which name them.
     rules : Rules, optional
-        They make costs of usage: what is seen before acting stands in the context, for every action on offer.
+        They turn usage into costs; what is seen before acting must be in the context, for every action on offer.
     constraints : int or sequence of str
         Without rules: the number of costs, or their names.
     costs_seen : "before", "after", or a sequence of K of them
         Without rules: when costs are seen.
     cost_range : (low, high) or (K, 2), optional
-        Without rules: what costs are known to lie in; what lies outside is refused.
+        Without rules: the range of the costs; anything outside is refused.
     usage : mapping, optional
-        With rules: what actions always use, by the name of the usage, where contexts do not say it.
+        With rules: what actions always use, by the name of the usage, if contexts do not say it.
     means : callable (context) → rewards, or (rewards, costs)
-        The true mean reward of each action on offer, and the mean costs, (n, K_after) or by name what is used, of those that are
-        seen after acting. With them regret is known: the optimum is solved for on a sample of contexts, with an interval.
+        The true mean reward of each action on offer, and the mean costs that are seen after acting, (n, K_after) or usage by name.
+        With them regret is known: the optimum is solved for on a sample of contexts, with an interval.
     optimum : float, optional
-        The best mean reward per round, where it is known otherwise. Without it and `means` a simulation tells rewards and
-        costs, and no regret.
+        The best mean reward per round, if you know it. With neither this nor `means`, a simulation reports rewards and costs but no
+        regret.
     name : str
 
     Examples
@@ -151,7 +150,7 @@ class Custom:
             self.cost_range: Array | None = np.asarray(rules.cost_range) if rules.declared.all() else None
         else:
             if self.usage:
-                raise InvalidInput("usage is for rules, which say what of it counts.")
+                raise InvalidInput("usage needs rules, which say what counts.")
             names = None if isinstance(constraints, int) else constraints
             count = whole_number("constraints", constraints) if names is None else len(names)
             self.constraints = declared_names("constraints", names, "constraint", count)
@@ -162,7 +161,7 @@ class Custom:
 
     @classmethod
     def of(cls, world: Any) -> Custom:
-        """An object that has `draw` and `outcome`, and says the rest by the names of the parameters: `actions`, `means`, …
+        """An object with `draw` and `outcome`, and optionally attributes named like the other parameters: `actions`, `means`, …
 
         >>> class Coins:
         ...     actions = ["fair", "bent"]
@@ -184,16 +183,16 @@ class Custom:
         return cls(**{"name": type(world).__name__, **given})
 
     def changed(self, **changes: Any) -> Custom:
-        """The same environment but for some of its parameters."""
+        """The same environment with some parameters changed."""
         return type(self)(**{**self._stated, **changes})
 
     @property
     def truth(self) -> Tabular | None:
-        """All contexts with their weights and means, where they are so few that they can be listed."""
+        """All contexts with their weights and means, if they are few enough to be listed."""
         return None
 
     def problem(self, tells: Mapping[str, Callable[[], Any]] | None = None) -> Problem:
-        """The problem that it poses, by what the first round brings; for `tells` see `Problem`."""
+        """The problem that it poses, judging by the first round; for `tells` see `Problem`."""
         first = self._first
         return Problem(
             n_actions=self.n_actions,
@@ -211,9 +210,9 @@ class Custom:
         return Play(self, seed, replication)
 
     def sampled(self, n: int, rounds: int, seed: int, replication: int = 0) -> Tabular:
-        """n contexts as they come in a run of so many rounds, with their true means, each with weight 1/n.
+        """n contexts as they come in a run of `rounds` rounds, with their true means, each with weight 1/n.
 
-        The rounds are spread evenly over the run; nothing is chosen, so a world that remembers what was done stays as it was.
+        The rounds are spread evenly over the run. No action is taken, so a world with a memory stays as it was.
         """
         play = self.play(seed, replication)
         return self.table_of(play, n, (play.context(1 + (i * rounds) // n, i) for i in range(n)))
@@ -265,7 +264,7 @@ class Play:
 
     def __init__(self, env: Custom, seed: int, replication: int) -> None:
         self.env, self._key = env, np.array([seed, replication], dtype=np.uint64)
-        # Together: what two of them share, they go on sharing.
+        # Copied together, so that objects they share stay shared.
         self._draw, self._outcome, self._means = copy.deepcopy((env.draw, env.outcome, env.means))
         self._draw_takes_rng, self._outcome_takes_rng = _takes_rng(env.draw), _takes_rng(env.outcome)
         self._names = [env.registry.name(i) for i in range(env.n_actions)]
@@ -280,7 +279,7 @@ class Play:
         return self.read(t, self._draw(t))
 
     def read(self, t: int, drawn: Any) -> Context:
-        """What was drawn for round t, in one form; or what is wrong with it."""
+        """What was drawn for round t, in one form; raises if something is wrong with it."""
         where = f"draw({t})"
         given: Mapping[str, Any] = drawn if isinstance(drawn, Mapping) else {"features": drawn}
         offered = given.get("actions")
@@ -305,7 +304,7 @@ class Play:
         return Outcome(y, self._costs_after(where, costs, action, context.group))
 
     def means(self, context: Context) -> Means | None:
-        """The true means of what is on offer, where they are known."""
+        """The true means of the actions on offer, if they are known."""
         if self._means is None:
             return None
         told, n = self._means(context.drawn), len(context.ids)
@@ -366,7 +365,9 @@ class Play:
                 raise InvalidInput(field=where, must=wanted)
             return np.zeros(0)
         if isinstance(costs, Mapping):
-            raise InvalidInput("usage by name needs rules, which say what counts: give costs.", within=where)
+            raise InvalidInput(
+                "usage by name needs rules, which say what counts; return costs instead.", within=where
+            )
         shapes: list[tuple[int | None, ...]] = [(n,), *([()] if n == 1 else [])]
         w = finite_array(f"costs of {where}", costs, *shapes).reshape(n)
         self._require_range(where, w, self._after)
@@ -387,7 +388,7 @@ def _takes_rng(function: Callable[..., Any]) -> bool:
 
 
 def _parted(where: str, told: Any) -> tuple[Any, Any]:
-    """Reward and costs, of what may be a reward alone, a pair, or a mapping."""
+    """Reward and costs, from a reward alone, a pair, or a mapping."""
     if isinstance(told, Mapping):
         if set(told) not in ({"reward"}, {"reward", "costs"}, {"reward", "usage"}):
             wanted = f"have reward, and costs or usage, but has {list(told)}"
@@ -405,7 +406,7 @@ def _rows(name: str, given: Any, n: int) -> Array | None:
         return None
     rows = real_array(name, given, (None,), (n, None))
     if rows.shape[-1] == 0:
-        raise InvalidInput(field=name, must="have at least one number; leave them out for arms alone")
+        raise InvalidInput(field=name, must="have at least one number; leave them out if there are only arms")
     if not np.isfinite(rows).all():
         raise InvalidInput(field=name, must="be finite", got=rows.tolist())
     return rows
@@ -422,7 +423,7 @@ def _registry(actions: int | Sequence[str] | None, rules: Rules | None) -> Actio
             raise InvalidInput(field="actions", must=wanted, got=actions)
         return rules.registry
     if actions is None:
-        raise InvalidInput(field="actions", must="be given, their number or names, where there are no rules")
+        raise InvalidInput(field="actions", must="be given (their number or names) if there are no rules")
     return Actions(actions)
 
 

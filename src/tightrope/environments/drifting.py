@@ -17,7 +17,7 @@ from tightrope.rules import Rules, Units
 from tightrope.validation import Array, finite_number
 from tightrope.words import Place
 
-# What every phase must have in common: all but the weights and the means, so that whoever fits one phase fits all of them.
+# What all phases must share: everything but weights and means, so that a policy that fits one phase fits all.
 _SHARED = (
     *("n_contexts", "actions", "constraints", "costs_seen", "features", "cost_features", "available"),
     *("cost_range", "reward_noise", "reward_scale", "cost_noise", "cost_scale"),
@@ -37,19 +37,19 @@ class Drifting:
     """A world whose weights, mean rewards and mean costs change with the round, in phases.
 
     A switch of the best action takes two phases, a slow drift many that differ little; seasons repeat the same ones, and a changed
-    limit shifts the costs. A policy is not told: it sees contexts, costs and rewards as in any other world.
+    limit shifts the costs. The policy doesn't know: it sees contexts, costs and rewards as in any other world.
 
-    The optimum is that of the moment: in each phase the program of that phase, so that the rules hold on average within every
-    phase. What it earns up to a round is the sum over the rounds so far, and `tightrope.simulate` measures regret against that
-    sum. Costs add up over the whole run all the same: a policy that saves up in one phase may spend it in the next, and so earn
-    more than the optimum where the rules' shadow prices differ between phases.
+    The optimum changes with the phases: each phase has its own program, in which the rules hold on average within that phase. Its
+    earnings up to a round are the sum over the rounds so far, and `tightrope.simulate` measures regret against that sum. Costs
+    still add up over the whole run: a policy that saves in one phase may spend in the next, and so earn more than the optimum if
+    the rules' shadow prices differ between phases.
 
     Parameters
     ----------
     phases : sequence of Tabular
         In the order in which they come. All but `weights`, `rewards` and `costs` must be the same in each.
     shares : sequence of float, optional
-        What share of the run each has; they sum to 1, and are equal by default. Phases begin at the nearest whole round.
+        Each phase's share of the run; they sum to 1, and are equal by default. Phases begin at the nearest whole round.
     name : str
 
     Examples
@@ -99,7 +99,7 @@ class Drifting:
         vars(self).update({one.name: getattr(worlds[0], one.name) for one in fields(self)[3:]})
 
     def split(self, rounds: int) -> tuple[Phase, ...]:
-        """The phases of a run of that many rounds; one that would have no round is left out."""
+        """The phases of a run of that many rounds; a phase without rounds is left out."""
         ends = [math.floor(rounds * share + 0.5) for share in np.cumsum(self.shares)]
         ends[-1] = rounds
         firsts = [1, *(end + 1 for end in ends[:-1])]
@@ -110,7 +110,7 @@ class Drifting:
     def pooled(self) -> Tabular:
         """All phases as one table, their contexts one after the other, weighted by the phases' shares.
 
-        It says which means occur, and how often over the whole run; not when.
+        It says which means occur, and how often over the whole run, but not when.
         """
         stacked = {
             field: np.concatenate([getattr(one, field) for one in self.phases])
@@ -133,7 +133,7 @@ class Drifting:
 
     @property
     def rules(self) -> Rules | None:
-        """The rules that the costs come from, where they are the same in every phase."""
+        """The rules that the costs come from, if they are the same in every phase."""
         return self.pooled.rules
 
     @property
@@ -155,7 +155,7 @@ Environment: TypeAlias = Tabular | Drifting
 
 
 def phases_of(env: Environment, rounds: int) -> tuple[Phase, ...]:
-    """The phases of a run in any environment: one that lasts where nothing changes."""
+    """The phases of a run in any environment: a single one if nothing changes."""
     return env.split(rounds) if isinstance(env, Drifting) else (Phase(1, rounds, env),)
 
 

@@ -64,7 +64,7 @@ def hospital(
     costs_seen : "before" or "after"
         With "after" and the linear truth every cost is linear in φ too, so the cost model's features are φ.
     calibration : "all", "first" or a Calibration
-        The shipped numbers, of all encounters or of each patient's first alone, or your own.
+        The shipped numbers, of all encounters or only of each patient's first, or your own.
     capacity, fairness, resource : number or six numbers in [0, 1]
         The limits, by default the paper's; with `stay` its resource limit times the average stay.
 

@@ -70,7 +70,7 @@ class Stay:
 class Calibration:
     """What the raw table says, as aggregate numbers: no row of a patient is kept."""
 
-    encounters: Sample  # whether every encounter counts or each patient's first alone
+    encounters: Sample  # whether every encounter counts or only each patient's first
     kept: int  # encounters left after the exclusions, before those of unknown specialty go
     patients: int  # distinct ones among the encounters used
     counts: Codes  # (360,), encounters in each context

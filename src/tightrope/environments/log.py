@@ -1,4 +1,4 @@
-"""A log of decisions as a world to simulate in: its rows come again, and of an action comes what came of it in rows like it."""
+"""A log of decisions as a world to simulate in: its rows come again, and an action has the outcome that it had in similar rows."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ def from_log(
     in_order: bool = False,
     name: str = "log",
 ) -> Logged:
-    """Make an environment that plays a log again, for policies that choose otherwise than was chosen then.
+    """Make an environment that plays a log again, for policies that choose differently.
 
-    In every round a row of the log comes. What is then done has the outcome, reward and usage together, of one of the rows in which
-    the same was done and whose context is nearest, drawn at random. Nothing is fitted: noise, units and what rewards and usage have
-    in common are those of the log. `from_table` is the other way, by regression: it is faster, and fills in actions that were rare.
+    In every round a row of the log comes. The chosen action then has the outcome (reward and usage together) of one of the nearest
+    rows in which that action was taken, drawn at random. Nothing is fitted: noise, units and the dependence between rewards and
+    usage are those of the log. `from_table` uses regression instead: it is faster, and fills in actions that were rare.
 
     Parameters
     ----------
     frame, context, rules, group, name
-        As in `from_table`; nearness is measured on what the encoder makes of the context.
+        As in `from_table`; nearness is measured on the encoded context.
     action, reward : str
-        Columns: what was done, and what came of it, in any unit.
+        Columns: the action taken, and its reward, in any unit.
     usage : mapping, optional
-        For each usage that `rules` speak of: the column of what was used, for rules that are seen after acting; or a mapping from
-        actions to columns or numbers, where it is known of every action, as it must be for rules that are seen before.
+        For each usage that `rules` count: the column of what was used, for rules that are seen after acting; or a mapping from
+        actions to columns or numbers, if it is known for every action, as rules that are seen before acting require.
     neighbours : int
-        Among how many of the nearest rows an outcome is drawn; all of them where an action has fewer.
+        How many of the nearest rows an outcome is drawn from; all of them if an action has fewer.
     in_order : bool
         Rows come in the order of the log, over and over; by default at random.
 
-    The environment knows its true means: regret is exact, with respect to this world. A `WeakEvidence` warns of an action with
-    fewer than 30 rows.
+    The environment knows its true means, so regret in this world is exact. A `WeakEvidence` warning names an action with fewer than
+    30 rows.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def from_log(
     codes, actions = log.actions, log.action_names
     require_finite(f"column {reward!r}", log.rewards)
     if rules is None and usage:
-        raise InvalidInput("usage must come with the rules that limit it")
+        raise InvalidInput(field="usage", must="come with the rules that limit it")
     known: dict[str, Array] = {}
     used: dict[str, Array] = {}
     for one, source in (usage or {}).items():
@@ -87,7 +87,7 @@ def from_log(
         else:
             known[one] = by_action(log.frame, source, actions, f"usage[{one!r}]")
     _require_usage(rules, known, used)
-    for doubt in few_rows(log, "what comes of it is drawn from these"):
+    for doubt in few_rows(log, "its outcomes are drawn from only these"):
         warnings.warn(doubt, WeakEvidence, stacklevel=2)
     if never := [one for j, one in enumerate(actions) if j not in codes]:
         wanted = f"hold every action at least once, but {never[0]!r} never comes"
@@ -98,7 +98,7 @@ def from_log(
 
 
 class Logged(Custom):
-    """A `Custom` made by `from_log`, which also has the `encoder` that makes features of a row, of this log or a new one."""
+    """A `Custom` made by `from_log`; its `encoder` turns rows, of this log or new ones, into features."""
 
     def __init__(self, world: _World, rules: Rules | None, name: str) -> None:
         actions = None if rules is not None else world.actions
@@ -119,7 +119,7 @@ class Logged(Custom):
 
     @cached_property
     def truth(self) -> Tabular | None:
-        """Its rows with their weights and means; None where they come in order, and so not by chance."""
+        """Its rows with their weights and means; None if they come in order rather than at random."""
         world = self._world
         if world.in_order:
             return None
@@ -128,7 +128,7 @@ class Logged(Custom):
 
 
 class _World:
-    """The rows of a log, and for each of them and each action the rows like it in which that was done. It never changes."""
+    """The rows of a log, and for each row and action the similar rows in which that action was taken. It never changes."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class _World:
 
 
 def _nearest(table: Contexts, rows: NDArray[np.int64], neighbours: int) -> NDArray[np.int64]:
-    """For each context the nearest of these rows, (C, k); of equally near ones those that come first."""
+    """For each context the nearest of these rows, (C, k); ties go to the earlier row."""
     from scipy.spatial import cKDTree
 
     k = min(neighbours, len(rows))
@@ -188,7 +188,7 @@ def _nearest(table: Contexts, rows: NDArray[np.int64], neighbours: int) -> NDArr
 
 
 def _require_usage(rules: Rules | None, known: Mapping[str, Any], used: Mapping[str, Any]) -> None:
-    """Refuse rules on usages that the log does not tell, or not of the actions that they are asked of."""
+    """Refuse rules on a usage that the log does not have, or not for the actions that the rules count."""
     for rule in rules or ():
         usage = rule.quantity.usage
         if usage is None or usage in known:
@@ -197,7 +197,7 @@ def _require_usage(rules: Rules | None, known: Mapping[str, Any], used: Mapping[
             raise InvalidInput(field=Place("usage", Key(usage)), problem=f"is missing: a rule reads '{rule}'")
         if rule.seen == "before":
             reason = f"since a rule reads '{rule}' and is seen before acting"
-            wanted = f"tell the usage of every action, {reason}, but a log has only that of the action taken"
+            wanted = f"give the usage of every action, {reason}, but a log has only that of the action taken"
             remedy = (
                 "Give a mapping from actions to columns or numbers, or let the rule be seen after acting."
             )

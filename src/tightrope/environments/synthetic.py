@@ -26,10 +26,10 @@ def synthetic(
 ) -> Tabular:
     """A random instance with rewards and costs linear in φ, ‖φ‖ ≤ 1, ‖θ‖ ≤ 1, ‖μ_k‖ ≤ 1 and the given δ.
 
-    Costs rise with the reward in part, so that constraints bind at the optimum as a rule.
+    Costs rise partly with the reward, so that constraints usually bind at the optimum.
 
     `contexts`, `actions`, `features` and `constraints` are C, J, d (at least 2) and K; Bernoulli costs jump between −1 and 1.
-    `slater` is exact to 1e-9 (no meaning when K = 0); one that no costs with ‖μ_k‖ ≤ 1 reach is refused with the largest that do.
+    `slater` is exact to 1e-9 (meaningless when K = 0); if no costs with ‖μ_k‖ ≤ 1 reach it, the error names the largest possible.
 
     Examples
     --------

@@ -33,11 +33,11 @@ _CLIPPED_SHARE = 0.01
 _ROUNDING = 1e-10
 _FOLDS = 5
 _MOST_JUDGED = 20_000
-_FREE = 1e-3  # the penalty of an intercept: an action that was never taken has a finite one all the same
+_FREE = 1e-3  # the penalty of an intercept, so that even an action that was never taken has a finite one
 
 
 class WeakEvidence(UserWarning):
-    """The environment was made, but the table says little about some of it; the message says what."""
+    """The environment was made, but the table says little about part of it; the message says which."""
 
 
 def from_table(
@@ -66,7 +66,7 @@ def from_table(
     Parameters
     ----------
     frame : DataFrame of pandas or polars, pyarrow Table, mapping of columns, or list of rows
-        No value may be missing, except in columns of the context that declare what stands in for it.
+        No value may be missing, except in columns of the context that declare what to use instead.
     context : sequence of column names, mapping of names to declarations, or Encoder
         See `Encoder`, which is fitted to the table unless it is fitted already. By default numbers are standardised, strings
         become an indicator of each level but the first, booleans 0 and 1; x = (1, …) is scaled so that ‖x‖ <= 1. Equal rows are
@@ -74,22 +74,22 @@ def from_table(
     action, reward, label
         See above. Rewards lie in [0, 1].
     usage : mapping, optional
-        For each usage that `rules` speak of: a column, what the logged action used, fitted as the rewards are;
-        or a mapping from actions to columns or numbers, where it is known.
+        For each usage that `rules` count: the column of what the logged action used, fitted like the rewards; or a mapping from
+        actions to columns or numbers, if it is known.
     rules : Rules, optional
         Its actions are the environment's. Without rules there are no costs.
     group : str, optional
         Column of each row's group, for rules `among` groups.
     unit : column name or names, optional
-        Whom a row is about, where rows of one person, or of one profile, resemble each other: a fit is judged on units that it
-        has not seen. By default on contexts that it has not seen.
+        Who a row is about, if rows of one person, or of one profile, resemble each other: a fit is judged on units that it has not
+        seen. By default it is judged on contexts that it has not seen.
     ridge : float
         Penalty on the slopes of a fit, not on its intercepts.
     costs_seen : "before" or "after", optional
         When the costs of all rules are seen; by default as each rule says.
     name : str
     judge : bool
-        Whether to look for weak evidence, which takes longer than all else in a large table.
+        Whether to look for weak evidence, the slowest step for a large table.
 
     Warns
     -----
@@ -140,9 +140,9 @@ def table_of(
     name: str = "table",
     judge: bool = True,
 ) -> tuple[Table, list[str]]:
-    """The environment of a log, as `from_table` makes it, and what there is to doubt.
+    """The environment of a log, as `from_table` makes it, and the reasons to doubt it.
 
-    Rewards outside [0, 1] are kept in their own unit, with Gaussian noise as wide as what the fit leaves over.
+    Rewards outside [0, 1] keep their own unit, with Gaussian noise as wide as the residuals of the fit.
     """
     table = Contexts(log, context)
     least, most = float(log.rewards.min()), float(log.rewards.max())
@@ -184,7 +184,7 @@ def table_of(
 class Table(Tabular):
     """A `Tabular` made by `from_table`, which knows how its rows were read."""
 
-    encoder: Encoder  # what makes features of a row, of this table or a new one
+    encoder: Encoder  # turns a row, of this table or a new one, into features
     usage: dict[str, Array]  # (C, J): what each action uses in each context, by the names in the rules
     told: dict[str, Any]  # the columns of `action`, `reward`, `label`, `usage` and `group`
 
@@ -202,16 +202,17 @@ class Table(Tabular):
         simulation: Mapping[str, Any] | None = None,
         warm_start: Any = None,
     ) -> Path:
-        """Write a spec that can be simulated, tuned and served, whose callers send rows by the names of the columns.
+        """Write a spec that can be simulated, tuned and served; its callers send rows by column names.
 
-        `save` is another name of it; `tightrope.environments.load` reads the environment back.
+        `save` is an alias; `tightrope.environments.load` reads the environment back.
 
-        Beside ``wards.toml`` stand ``wards.encoder.json``, the encoder, and ``wards.npz``, the environment. What an action always
-        uses is in the rules; what depends on the context, and is seen before acting, callers send, as they send the group.
+        Besides ``wards.toml`` it writes ``wards.encoder.json``, the encoder, and ``wards.npz``, the environment. What an action
+        always uses goes into the rules; usage that depends on the context and is seen before acting is sent by callers, and so is
+        the group.
 
         `policy` is the ``[policy]``, or several; by default "shadow-price" with the model that fits. `simulation` is the
-        ``[simulation]``. `warm_start` is a table of past decisions, in columns that are called as those of this table: they go to
-        ``wards.log.json``, and a service learns from them before its first decision. The path of the spec is returned.
+        ``[simulation]``. `warm_start` is a table of past decisions with the same column names as this table: it goes to
+        ``wards.log.json``, and a service learns from it before its first decision. Returns the path of the spec.
 
         Examples
         --------
@@ -263,7 +264,7 @@ class Table(Tabular):
     save = to_spec
 
     def _past(self, frame: Frame) -> dict[str, list[Any]]:
-        """The columns that a warm start reads, as plain data, None where nothing is."""
+        """The columns that a warm start reads, as plain data, None where a value is missing."""
         named = [*self.encoder.columns, *(leaf for _, leaf in leaves(self.told) if isinstance(leaf, str))]
         return {name: frame.column(name).to_list() for name in dict.fromkeys(named)}
 
@@ -303,7 +304,7 @@ def few_rows(log: Log, therefore: str) -> list[str]:
 
 
 def _judged(n: int) -> Any:
-    """The rows on which fits are judged: all, or a sample that is always the same."""
+    """The rows on which fits are judged: all of them, or a fixed sample."""
     return np.random.default_rng(0).choice(n, _MOST_JUDGED, replace=False) if n > _MOST_JUDGED else slice(n)
 
 
@@ -327,7 +328,7 @@ class _Fits:
     def fit(
         self, name: str, y: Array, *, low: float, high: float, shown: tuple[float, float] | None = None
     ) -> Array:
-        """Means by context and action, clipped to [low, high], which is `shown` to people."""
+        """Means by context and action, clipped to [low, high]; messages state the range as `shown`."""
         table = self._table
         coefficients = self._coefficients(y, np.ones(y.size, dtype=bool))
         if self._judge:
@@ -338,7 +339,7 @@ class _Fits:
         if self._judge and outside > _CLIPPED_SHARE:
             self.doubts.append(
                 f"the fit of {name!r} leaves [{ends[0]:g}, {ends[1]:g}] in {outside:.1%} of contexts and actions; "
-                "it was clipped there, so the means are no longer linear"
+                "it was clipped there, so the means are not linear"
             )
         clipped: Array = np.clip(means, low, high)
         return clipped
@@ -381,7 +382,7 @@ def ridge_by_action(x: Array, codes: Codes, y: Array, n_actions: int, ridge: flo
 def chance_model(x: Array, codes: Codes, n_actions: int, penalty: float = 1.0) -> Callable[[Array], Array]:
     """The chance of each action by its context, (n, J) for rows (n, p): a logistic model with a ridge penalty.
 
-    The first feature is 1 and as good as free, so a large penalty leaves each action the share that it has in the rows.
+    The first feature is 1 and hardly penalised, so a large penalty leaves each action its share of the rows.
     """
     from scipy.optimize import minimize
 
@@ -398,7 +399,7 @@ def chance_model(x: Array, codes: Codes, n_actions: int, penalty: float = 1.0) -
         gradient = (np.exp(log_chances) - taken).T @ x + ridge * theta
         return float(-(taken * log_chances).sum() + 0.5 * (ridge * theta**2).sum()), gradient.ravel()
 
-    # A few dozen steps: what is left then is far below the error of the fit.
+    # After a few dozen steps the remaining error is far below that of the fit.
     start = np.zeros(n_actions * x.shape[1])
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
     theta = found.x.reshape(n_actions, -1)
@@ -417,14 +418,14 @@ def _usage(
 ) -> dict[str, Array]:
     """What each action uses in each context, (C, J), by the names in the rules."""
     if rules is None and given:
-        raise InvalidInput("usage must come with the rules that limit it")
+        raise InvalidInput(field="usage", must="come with the rules that limit it")
     usage: dict[str, Array] = {}
     for name, source in given.items():
         if not isinstance(source, str):
             known = by_action(log.frame, source, log.action_names, f"usage[{name!r}]")
             usage[name] = table.averages(known)
         elif fits is None:
-            wanted = "tell the usage of every action where nothing was logged"
+            wanted = "give the usage of every action, because no action was logged"
             raise InvalidInput(field=Place("usage", Key(name)), must=wanted, got=source)
         else:
             observed = log.frame.numbers(source)
@@ -468,9 +469,9 @@ def _fitted(context: Any, frame: Any) -> Encoder:
 
 
 class TableSettings(History, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `[environment]` with `kind = "table"` says beside `kind`."""
+    """The fields of an `[environment]` with `kind = "table"`."""
 
-    # So many rows at most are contexts, drawn with a fixed seed where the table has more; means are fitted to all.
+    # At most this many rows become contexts, drawn with a fixed seed if the table has more; means are fitted to all rows.
     contexts: int = 4000
     unit: str | None = None  # see `from_table`
 
@@ -485,14 +486,14 @@ def table_environment(
 ) -> Tabular:
     """The environment of a spec whose ``[environment]`` is a table: rows as its encoder reads them, costs as its rules count them.
 
-    What there is to doubt goes to `tell`, if there is one: it is for whoever makes the spec, not for every process that reads it.
-    `log` is the table, if it was read before.
+    Reasons to doubt it go to `tell`, if given: they are for the author of the spec, not for every process that reads it. `log` is
+    the table, if it has been read already.
     """
     stated = spec.environment
     assert stated is not None
     settings: TableSettings = convert_table(stated.settings, TableSettings, "environment")
     if spec.encoder is None:
-        what = 'an environment of kind "table" reads its rows by what callers send'
+        what = 'an environment of kind "table" needs it to read the rows'
         raise SpecError(f"context: is missing: {what}")
     try:
         log = settings.read(stated.folder) if log is None else log
@@ -515,13 +516,13 @@ def _usage_columns(spec: Spec, settings: TableSettings) -> dict[str, Any]:
         raise InvalidInput(f"usage.{twice[0]}: {what}")
     counted = dict.fromkeys(rule.quantity.usage for rule in spec.rules or ())
     if missing := [name for name in counted if name is not None and name not in usage]:
-        what = "is missing: a rule counts it: name the column of what was used"
+        what = "is missing, but a rule counts it; name the column of what was used"
         raise InvalidInput(f"usage.{missing[0]} {what}")
     return {name: one for name, one in usage.items() if name in counted}
 
 
 def _fewer(env: Tabular, most: int) -> Tabular:
-    """The environment with at most so many of its contexts, drawn by their weights."""
+    """The environment with at most `most` of its contexts, drawn by their weights."""
     if env.n_contexts <= most:
         return env
     rng = np.random.default_rng(0)

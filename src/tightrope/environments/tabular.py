@@ -20,7 +20,7 @@ from tightrope.words import Place, Shown
 
 Noise: TypeAlias = Literal["bernoulli", "gaussian", "none"]
 
-_ROUNDING = 1e-12  # means may pass a limit by this much; they are then put on it
+_ROUNDING = 1e-12  # means may overshoot a limit by this much; they are then set to it
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -46,19 +46,19 @@ class Tabular:
         `cost_range`; `.costs` then holds the means after clipping, `.cost_locations` those given. Entries are independent across
         actions and constraints given the context.
     cost_range : (low, high) or (K, 2)
-        What the costs are known to lie in.
+        The known range of the costs.
     costs_seen : "before", "after", or a sequence of K of them
-        Whether the costs of all actions are seen before acting, or only that of the chosen one, after; where that differs from
-        constraint to constraint, one word for each.
+        Whether the costs of all actions are seen before acting, or only that of the chosen one, after; if constraints differ, one
+        word for each.
     available : (C, J) of bool, optional
         The actions on offer in each context, at least one; by default all.
     actions, constraints : sequences of str, optional
         Names.
     optimum : float, optional
-        The best mean reward per round that any policy can reach, where it is known: `tightrope.solve(env).value`. Simulations
-        fall back on it where no LP solver is installed.
+        The best mean reward per round that any policy can reach, if known: `tightrope.solve(env).value`. Simulations fall back on
+        it if no LP solver is installed.
     rules : Rules, optional
-        The rules that the costs come from: prices and slack are then told in their units.
+        The rules that the costs come from; prices and slack are then in their units.
     groups : sequence, optional
         The group or groups of each context, for rules `among` groups.
 
@@ -146,7 +146,7 @@ class Tabular:
         arrays: dict[str, Any] = {"weights": p, "features": phi, "cost_features": psi, "rewards": r}
         arrays |= {"costs": means, "cost_locations": w, "cost_range": span}
         arrays["available"] = _availability(available, r.shape)
-        # What is one array stays one.
+        # One array for both stays one.
         kept = {id(array): _read_only(array) for array in arrays.values() if array is not None}
         if rules is not None and constraints is None:
             constraints = rules.names
@@ -286,7 +286,7 @@ def _within(name: str, means: Array, low: Array | float, high: Array | float) ->
 
 
 def declared_ranges(cost_range: ArrayLike, n_constraints: int) -> Array:
-    """What each cost is known to lie in, (K, 2)."""
+    """The known range of each cost, (K, 2)."""
     span = finite_array("cost_range", cost_range, (2,), (n_constraints, 2))
     span = np.array(np.broadcast_to(span, (n_constraints, 2)))
     bad = span[:, 0] > span[:, 1]
@@ -322,7 +322,7 @@ def _availability(available: ArrayLike | None, shape: tuple[int, ...]) -> NDArra
 
 
 def declared_names(name: str, given: Sequence[str] | None, prefix: str, count: int) -> tuple[str, ...]:
-    """As many different names as there must be; by default numbered."""
+    """The right number of different names; numbered by default."""
     if given is None:
         return tuple(f"{prefix} {i}" for i in range(count))
     names = (given,) if isinstance(given, str) else tuple(given)

@@ -1,4 +1,4 @@
-"""Models compared on logged decisions: each predicts outcomes of rows that it has not learnt from."""
+"""Models compared on logged decisions: each predicts outcomes of rows that it did not learn from."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _FEW = 20  # rows in a bin
 class Fitted:
     """One model on rows that it had not learnt from.
 
-    `loss` is the squared error as a part of the outcomes' variance, 1 for whoever knows the average alone, with its standard error;
-    `value` is what its favourite action of each row would earn, where the log was made at random. `expected` (n, J, M) holds its
+    `loss` is the squared error as a part of the outcomes' variance (1 for predicting only the average), with its standard error;
+    `value` is what its favourite action of each row would earn, if actions were logged at random. `expected` (n, J, M) holds its
     means for every action of every row.
     """
 
@@ -63,7 +63,7 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class Comparison(AsFrame):
-    """What `compare` found: `fitted`, in the order in which they were given, and which one to take."""
+    """What `compare` found: `fitted`, in the order given, and which one to use."""
 
     log: Log
     what: str
@@ -105,7 +105,7 @@ class Comparison(AsFrame):
         return displays.table([f"{first} of the {self.what}", *head], rows, marked=marked)
 
     def _repr_html_(self) -> str:
-        title = f"Take {self.recommended.name} for the {self.what}"
+        title = f"Use {self.recommended.name} for the {self.what}"
         return displays.page(title, self.html_table(), displays.lines_of(self.words()))
 
     def levels(self) -> dict[str, Calibration]:
@@ -140,7 +140,7 @@ class Comparison(AsFrame):
         """The recommendation, in sentences."""
         take, best = self.recommended, self.best
         said = [
-            f"Take {take.name} for the {self.what}: on rows that it has not learnt from its squared error is "
+            f"Use {take.name} for the {self.what}: on rows that it did not learn from, its squared error is "
             f"{take.loss:.3f} of the outcomes' variance (standard error {take.loss_error:.3f})."
         ]
         if best is not take:
@@ -155,11 +155,9 @@ class Comparison(AsFrame):
             ahead, error = self.ahead(take, nearest)
             said.append(f"The next is {nearest.name}, {ahead:.4f} behind (standard error {error:.4f}).")
         if take.loss > 1.0 - 2.0 * take.loss_error:
-            said.append(
-                "That is no better than the average of all outcomes: the log doesn't tell what to do."
-            )
+            said.append("That is no better than the average of all outcomes: the log doesn't say what to do.")
         elif take.name == "arm-means":
-            said.append("The context tells nothing that the action does not tell: no model of it was better.")
+            said.append("The context says nothing that the action doesn't: no model that uses it was better.")
         said.append(_calibration_in_words(take))
         if take.value is not None:
             reward, logged = take.value.reward, float(self.log.rewards.mean())
@@ -178,7 +176,7 @@ def compare(
     outcomes: Array | None = None,
     progress: bool | None = None,
 ) -> Comparison:
-    """Each model predicts rows that it has not learnt from, fold by fold; in a log `in_order` those that come next.
+    """Each model predicts rows that it did not learn from, fold by fold; in a log `in_order`, the rows that come next.
 
     `log.contexts` (n, p) are the features; without them only arms can be told apart. `outcomes` (n, M) are rewards by default, and
     `what` is what they are called. By default the `models` are those of `CANDIDATES` that fit; each may be a name, settings or a
@@ -225,7 +223,7 @@ def _chosen(models: Sequence[Any] | None, log: Log, y: Array) -> Iterator[tuple[
 
 
 def features_of(log: Log) -> Array | None:
-    """x of each row, (n, p); of numbered contexts indicators, since a number says which it is, not how much."""
+    """x of each row, (n, p); for numbered contexts, indicators, since the number is a label and not a quantity."""
     if log.contexts is None or log.contexts.ndim == 2:
         return None if log.contexts is None else np.asarray(log.contexts, dtype=float)
     ids = np.unique(log.contexts, return_inverse=True)[1]

@@ -30,7 +30,7 @@ ENCODER, TABLE, SPEC = "encoder.json", "table.npz", "spec.toml"
 
 @dataclass(frozen=True, eq=False)
 class Fit(AsFrame):
-    """What `fit` found: a comparison for the reward, one for the costs that were logged, and what to do with them."""
+    """What `compare_models` found: a comparison for the reward, one for the logged costs, and what to do with them."""
 
     name: str
     log: Log
@@ -71,10 +71,10 @@ class Fit(AsFrame):
         return f"{self.log.n_rows:,} rows, {self.log.n_actions} actions"
 
     def environment(self) -> Tabular:
-        """The log as a world to try policies in: its contexts, and for every action what the recommended model expects.
+        """The log as a world to try policies in: its contexts, and the recommended model's expectation for every action.
 
-        Expectations are of folds that did not learn from the row. They are a model's, not the truth: a simulation in this world
-        shows how a policy would do if the model were right.
+        Each row's expectations come from a fold that did not learn from it. They are a model's, not the truth: a simulation in this
+        world shows how a policy would do if the model were right.
         """
         rewards, seen, x = self.reward.recommended.expected[:, :, 0], self.log.rewards, features_of(self.log)
         rows = self._contexts()
@@ -167,8 +167,8 @@ def compare_models(
 ) -> Fit:
     """Compare models on logged decisions by cross-validation, and recommend one.
 
-    Each model predicts rows that it has not learnt from: those of another fold, or, `in_order`, those that come next. Of models
-    whose errors are within one standard error of the least, the simplest is taken.
+    Each model predicts rows that it did not learn from: those of another fold, or, `in_order`, those that come next. Among the
+    models within one standard error of the best, it recommends the simplest.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def compare_models(
         "arm-means", "linear", "logistic", "random-features", "small-boosted-trees", "boosted-trees", "extra-trees", "mlp", any
         registered model, or settings with the name under `model`; by default all of these that fit.
     action, reward, probability, cost, group : column names
-        Of a table; `probability` is that with which the action was drawn, `cost` what is seen after acting.
+        Columns of a table; `probability` is the one with which the action was drawn, `cost` what is seen after acting.
     context : sequence of columns, or declarations as `Encoder` takes them, optional
         By default all other columns.
     in_order : bool
@@ -233,7 +233,7 @@ def compare_models(
 
 
 def _base(spec: Spec | None) -> dict[str, Any]:
-    """What the new spec takes over; files that it names are found from anywhere."""
+    """What the new spec takes over, with absolute paths to the files that it names."""
     if spec is None:
         return {}
     data = {key: value for key, value in spec.data.items() if key != "sweep"}

@@ -1,4 +1,4 @@
-"""An account: what of one rule was used, is reserved, is allowed and is left.
+"""An account: what was used, is reserved, is allowed and is left under one rule.
 
 There are two kinds: a `LimitAccount`, of a limit on an average, reads the sums that a policy keeps; an `ExactAccount` is an amount
 of its own.
@@ -19,12 +19,12 @@ from tightrope.validation import Array
 
 ZERO: Final = Decimal(0)
 ONE: Final = Decimal(1)
-# Sums of the digits that people write, so that ten times 0.1 is 1; where digits run out they are rounded up.
+# Exact decimal sums, so that ten times 0.1 is 1; beyond the last digit they are rounded up.
 _EXACT: Final = Context(prec=60, rounding=ROUND_CEILING)
 
 
 class Address(NamedTuple):
-    """Which account: that of a rule, for a key of the request and for a window of time. None: one for all keys, or for ever.
+    """Which account: that of a rule, for a key of the request and a window of time. None: one for all keys, or for all time.
 
     A rule with a hard cap has two: one of its average, and one of the amount that is never exceeded.
     """
@@ -36,7 +36,7 @@ class Address(NamedTuple):
 
 
 class Account(ABC):
-    """What every account answers, in the units of its rule; what is reserved counts as taken."""
+    """What every account answers, in the units of its rule; reserved amounts count as taken."""
 
     __slots__ = ("address",)
 
@@ -48,7 +48,7 @@ class Account(ABC):
     @property
     @abstractmethod
     def reserved(self) -> Any:
-        """What is held until it is known what is used of it."""
+        """What is held until it is known how much of it is used."""
 
     @property
     @abstractmethod
@@ -64,7 +64,7 @@ class Account(ABC):
         return self.allowed - self.used - self.reserved
 
     def fits(self, more: Any) -> bool:
-        """Whether so much more may be taken; nothing always may."""
+        """Whether that much more may be taken; taking nothing is always allowed."""
         return not more or bool(more <= self.left)
 
 
@@ -77,7 +77,7 @@ class Summed(Protocol):
 
 
 class Counts(msgspec.Struct, array_like=True):
-    """How many decisions a limit has counted at its present height; at others before, and what those allowed."""
+    """How many decisions the limit has counted at its current value; how many at earlier values, and what those allowed."""
 
     decisions: int = 0
     earlier: int = 0
@@ -123,7 +123,7 @@ class LimitAccount(Account):
         return 0.0
 
     def go_on_from(self, was: LimitAccount) -> None:
-        """Begin with the counts of the limit whose place it takes, and with its sums where no policy keeps them."""
+        """Begin with the counts of the limit that it replaces, and with its sums if no policy keeps them."""
         mine, theirs = ((one.column.rule.scale, one.column.side) for one in (self, was))
         known = was.decisions is not None and mine == theirs
         self.counts = Counts(0, was.decisions or 0, was.allowed) if known else None
@@ -132,7 +132,7 @@ class LimitAccount(Account):
 
 
 class ExactAccount(Account):
-    """An amount in exact decimals. What is reserved counts as taken until it is settled, kept or released."""
+    """An amount in exact decimals. A reservation counts as taken until it is settled, kept or released."""
 
     __slots__ = ("allowed", "reserved", "used")
 
@@ -154,18 +154,18 @@ class ExactAccount(Account):
         return self.allowed - self.taken
 
     def fits(self, more: Decimal) -> bool:
-        """Whether so much more may be taken; nothing always may."""
+        """Whether that much more may be taken; taking nothing is always allowed."""
         return not more or added(self.taken, more) <= self.allowed
 
     def book(self, more: Decimal) -> None:
         self.used = added(self.used, more)
 
     def reserve(self, more: Decimal) -> None:
-        """Hold it until what is really used is known."""
+        """Hold it until the actual usage is known."""
         self.reserved = added(self.reserved, more)
 
     def settle(self, held: Decimal, used: Decimal) -> None:
-        """Use this much instead of what was held, and no more than that."""
+        """Use this much instead of the amount held, which it can't exceed."""
         self.release(held)
         self.book(min(used, held))
 
@@ -173,13 +173,13 @@ class ExactAccount(Account):
         self.reserved = _EXACT.subtract(self.reserved, held)
 
     def hold_again(self, held: Decimal) -> None:
-        """Of what counts as used this much is only reserved, as in the account that this one goes on from."""
+        """Mark this much of the used amount as only reserved, as in the account that this one continues."""
         self.used = _EXACT.subtract(self.used, held)
         self.reserve(held)
 
 
 def amount(value: float) -> Decimal:
-    """A number as people write it: 0.1 is a tenth."""
+    """A number as people write it: 0.1 is exactly a tenth."""
     return Decimal(repr(float(value)))
 
 

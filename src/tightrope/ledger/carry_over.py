@@ -1,4 +1,4 @@
-"""What new hard caps begin with: what was spent under those before, also under another name or in parts."""
+"""What new hard caps begin with: what was spent under earlier ones, even under another name or in parts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Spent(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, used=other.used) == other
 
     def covers(self, other: Spent) -> bool:
-        """Whether all that the other counts was counted here too."""
+        """Whether everything that the other cap counts was counted here too."""
         return _within(other.actions, self.actions) and _within(other.among, self.among)
 
     def touches(self, other: Spent) -> bool:
@@ -50,16 +50,16 @@ def _within(part: tuple[str, ...] | None, whole: tuple[str, ...] | None) -> bool
 def carried_over(
     old: Sequence[HardCap], spent: Sequence[Spent], new: Sequence[HardCap], reset: Sequence[str]
 ) -> tuple[dict[int, list[int]], list[Spent]]:
-    """Let new caps begin with what was spent before, and say where each old cap is counted on, and what has no cap now.
+    """Start new caps with what was already spent; return where each old cap continues, and what has no cap now.
 
-    A cap that counts what one before it counted goes on from there, also where that has another name now. Any other begins with the
-    most that it can have been: what was used under a cap that counted all that it counts, or under all together that counted a part
-    of it. Those named in `reset` begin at 0.
+    A cap that counts the same as an earlier one continues from there, even under another name. Any other begins with the most that
+    can have been used: the amount under a cap that counted everything it counts, or the sum over all caps that counted a part of
+    it. Those named in `reset` begin at 0.
 
     Raises
     ------
     InvalidInput
-        `reset` names what is no cap; or a cap under which something was spent is gone, and another that would begin at 0 is there.
+        `reset` names something that is not a cap; or a cap with spending is gone while a new one would begin at 0.
     """
     names = {cap.name for cap in new}
     for name in reset:
@@ -87,12 +87,12 @@ def carried_over(
 def _renamed(
     old: Sequence[HardCap], before: Sequence[Spent], new: Sequence[HardCap], reset: Sequence[str]
 ) -> dict[int, int]:
-    """Which new cap goes on from which old one whose usage has another name now, and nothing else.
+    """Which new cap continues which old one, where only the name of the usage has changed.
 
     Raises
     ------
     InvalidInput
-        A new cap would begin at 0 while one that was spent from is gone, and may be the same thing.
+        A new cap would begin at 0 while one with spending is gone, and the two may be the same.
     """
     now = [Spent.under(cap) for cap in new]
     gone = [k for k, cap in enumerate(old) if cap.taken and not any(before[k].touches(one) for one in now)]
@@ -116,7 +116,7 @@ def _renamed(
 
 
 def _begin(cap: Spent, before: Sequence[Spent], same: Sequence[int], present: int) -> Decimal:
-    """What a cap begins with; the first `present` of those before were in force until now, and so have counted all."""
+    """What a cap begins with; the first `present` of the earlier caps were in force until now, and so have counted everything."""
     counted = [Decimal(before[k].used) for k in same]
     if any(k < present for k in same):
         return max(counted)

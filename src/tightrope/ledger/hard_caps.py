@@ -38,14 +38,14 @@ class Exhausted(TightropeError):
 
 
 class Withheld(msgspec.Struct, array_like=True):
-    """What a hard cap has kept off offer, without a break until now: since when, and what the rewards were until then."""
+    """What a hard cap has withheld without a break until now: since when, and the rewards before that."""
 
     time: int
     number: int
     rewards: int
     reward_sum: float
     decisions: int
-    # How often each action was kept off, by its id.
+    # How often each action was withheld, by its id.
     actions: list[int]
 
 
@@ -64,7 +64,7 @@ def hard_caps(spec: Spec) -> list[HardCap]:
 class HardCap(ExactAccount):
     """The account of a hard cap: what its rule counts never adds up to more than `total`.
 
-    `high` is what it holds for a decision whose usage is seen after acting, `withheld` what it keeps off offer now.
+    `high` is what it reserves for a decision whose usage is seen after acting, `withheld` what it keeps off offer now.
     """
 
     def __init__(self, spec: RuleSpec, rules: Rules, where: str) -> None:
@@ -77,12 +77,12 @@ class HardCap(ExactAccount):
             raise InvalidInput(words, within=f"{where}.total")
         self.usage, actions, (_, high) = rule.quantity
         if rule.seen == "after" and not rule.declared:
-            why = "usage is seen after acting, so until then the cap reserves the most that it may be"
+            why = "usage is seen after acting, so until then the cap reserves the most it can be"
             raise InvalidInput(f"is missing, such as range = [0, 1]: {why}.", within=f"{where}.range")
         self._column = next(k for k, one in enumerate(rules.columns) if one.rule == rule)
         super().__init__(Address(rules.names[self._column], hard=True), amount(total))
         self.rule: Rule = rule
-        # What it counts, whatever its limits are.
+        # What it counts, regardless of its limits.
         named = None if actions is None else tuple(map(str, actions))
         self.key = (rule.kind, self.usage, named, members(rule.among) or None, rule.seen)
         self.name = self.usage or str(rule)
@@ -93,13 +93,13 @@ class HardCap(ExactAccount):
         self._counted = None if actions is None else {*rules.registry.ids(actions)}
 
     def renames(self, other: HardCap) -> bool:
-        """Whether it is the other cap, and only what it counts has another name."""
+        """Whether it is the same as the other cap except for the name of what it counts."""
         mine, theirs = ({**one.rule.to_data(), "name": None} for one in (self, other))
         known = self.usage is not None and other.usage is not None
         return known and self.allowed == other.allowed and mine == theirs
 
     def need(self, action: int, row: int, usage: Mapping[str, Any], in_force: NDArray[Any]) -> Decimal:
-        """What choosing this action would take, the high end of the range where that is seen only after."""
+        """What choosing this action would take; the high end of the range if usage is seen only afterwards."""
         if not in_force[self._column] or (self._counted is not None and action not in self._counted):
             return ZERO
         if self.usage is None:
@@ -107,7 +107,7 @@ class HardCap(ExactAccount):
         return self.high if self.after else amount(of_row(usage[self.usage], row, self._names.name(action)))
 
     def take(self, need: Decimal) -> bool:
-        """Use it, or reserve it where what was really used will be said later; whether that is so."""
+        """Use it, or reserve it if the actual usage is reported later; returns whether it was reserved."""
         if self.after and need:
             self.reserve(need)
             return True
@@ -117,7 +117,7 @@ class HardCap(ExactAccount):
     def note_withheld(
         self, needs: Sequence[Decimal], offered: Sequence[int], now: tuple[int, int, int, float]
     ) -> None:
-        """Which of the actions on offer it withholds in a decision, by what they need; `now` begins a new `Withheld`."""
+        """Note which of the actions on offer it withholds, by what they need; `now` is when a new `Withheld` begins."""
         kept_off = [action for action, need in zip(offered, needs, strict=True) if not self.fits(need)]
         if kept_off:
             if self.withheld is None:

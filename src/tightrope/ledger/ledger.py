@@ -1,6 +1,6 @@
 """The accounts of all rules: what was used, reserved, allowed and left of each, and which actions may still be taken.
 
-Today every account is that of a rule, for all keys and for ever. Whoever asks whether a rule is kept asks here.
+Today every account belongs to one rule, for all keys and all time. Any code that asks whether a rule is kept asks here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Ledger:
     spec : Spec
         Its rules and which of them are hard.
     policy : Summed, optional
-        Who adds up the costs: without one the ledger does (`book`).
+        It adds up the costs; without one the ledger does (`book`).
     """
 
     def __init__(self, spec: Spec, policy: Summed | None = None) -> None:
@@ -51,9 +51,9 @@ class Ledger:
         self._sums: Summed = Totals(len(columns)) if policy is None else policy
         self.limits = [LimitAccount(column, k, self._sums, Counts()) for k, column in enumerate(columns)]
         self.caps = hard_caps(spec)
-        # What was spent under caps that there are no longer: one that comes back goes on from there.
+        # What was spent under caps that are gone: a cap that comes back continues from there.
         self.spent: list[Spent] = []
-        # By groups and when costs are seen, the counts of a decision: looked up for each one.
+        # Cached counts of a decision, by its groups and when costs are seen.
         self._counted: dict[Any, list[Counts]] = {}
 
     def account(self, address: Address) -> Account:
@@ -81,7 +81,7 @@ class Ledger:
         return Room(needs, rows)
 
     def book(self, costs: Array, columns: NDArray[np.integer]) -> None:
-        """Costs of some columns, where nobody else adds them up."""
+        """Add costs of some columns, if no policy adds them up."""
         if isinstance(self._sums, Totals):
             self._sums.book(costs, columns)
 
@@ -92,22 +92,22 @@ class Ledger:
                 cap.note_withheld([need[k] for need in room.needs], self._offered(ids), now)
 
     def take(self, needs: Sequence[Decimal]) -> tuple[int, ...]:
-        """Use or reserve what a decision needs of each hard cap; which caps hold the high end until usage is known."""
+        """Use or reserve what a decision needs of each hard cap; returns which caps hold the high end until usage is known."""
         return tuple(k for k, (cap, need) in enumerate(zip(self.caps, needs, strict=True)) if cap.take(need))
 
     def settle(self, holds: Sequence[int], used: Mapping[str, float]) -> None:
-        """What a decision really used, instead of what its caps hold."""
+        """Book what a decision really used, instead of what its caps hold."""
         for cap in (self.caps[k] for k in holds):
             assert cap.usage is not None
             cap.settle(cap.high, amount(used[cap.usage]))
 
     def keep(self, holds: Sequence[int]) -> None:
-        """Nobody will say what a decision used: all that its caps hold counts as used."""
+        """The usage of a decision will never be reported: all that its caps hold counts as used."""
         for cap in (self.caps[k] for k in holds):
             cap.settle(cap.high, cap.high)
 
     def count(self, group: Group, seen: str) -> None:
-        """A decision of these groups whose costs are known, for the limits that are `seen` now."""
+        """Count a decision of these groups for the limits whose costs are `seen` now."""
         key = tuple(group) if isinstance(group, list) else group, seen
         counted = self._counted.get(key)
         if counted is None:
@@ -123,9 +123,9 @@ class Ledger:
     def under(
         self, spec: Spec, policy: Summed | None, reset: Sequence[str]
     ) -> tuple[Ledger, dict[int, list[int]]]:
-        """The ledger that goes on from this one under other rules, and where each hard cap is counted on; this one is left alone.
+        """The ledger that continues this one under other rules, and where each hard cap continues; this one is not changed.
 
-        A limit keeps its counts by its name, as it keeps its total; of caps see `carried_over`.
+        A limit keeps its counts and its total by its name; for caps see `carried_over`.
         """
         new, before = Ledger(spec, policy), {one.column.name: one for one in self.limits}
         for limit in new.limits:
@@ -138,7 +138,7 @@ class Ledger:
         return new, moved
 
     def moved_holds(self, holds: Sequence[int], moved: Mapping[int, list[int]]) -> tuple[int, ...]:
-        """Where what a pending decision holds is held from now on, under the caps that go on from those before."""
+        """Which caps now hold what a pending decision had reserved, under the caps that continue the earlier ones."""
         now = tuple(sorted({at for k in holds for at in moved.get(k, ())}))
         for cap in (self.caps[k] for k in now):
             cap.hold_again(cap.high)
@@ -167,7 +167,7 @@ class Ledger:
             self._sums.load(saved)
 
     def restore_counts(self, saved: Mapping[str, Any]) -> None:
-        """Take only the counts of the limits, where the totals that they explain go back."""
+        """Restore only the counts of the limits, when the totals that they explain are rolled back."""
         counts = msgspec.convert(saved["averages"], list[Counts | None])
         for limit, one in zip(self.limits, counts, strict=True):
             limit.counts = one
@@ -182,6 +182,6 @@ class Ledger:
         return _NONE if self._rules is None else self._rules.in_force(group)
 
 
-# Sets of groups that are remembered.
+# How many sets of groups are remembered.
 _KEPT = 256
 _NONE = np.zeros(0, dtype=np.bool_)

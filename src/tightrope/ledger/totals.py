@@ -1,4 +1,4 @@
-"""Cumulative costs: float64 sums that kernels read and write, exact to the last bit by what rounding left of each."""
+"""Cumulative costs: float64 sums that kernels read and write, exact to the last bit because rounding errors are kept too."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Totals:
     def __init__(self, n_constraints: int) -> None:
         self.owned = True
         self.sums = np.zeros(n_constraints)
-        # What rounding has left out of each sum; empty where sums are rounded as they come.
+        # The rounding error of each sum; empty if sums are plainly rounded.
         self.rests = np.zeros(n_constraints)
 
     @classmethod
     def on(cls, sums: Array, rests: Array | None = None) -> Totals:
-        """Those that a core keeps: it owns the arrays, and saves them."""
+        """The totals that a core keeps: it owns and saves the arrays."""
         found = cls(0)
         found.owned, found.sums, found.rests = False, sums, found.rests if rests is None else rests
         return found
@@ -46,14 +46,14 @@ class Totals:
             self.sums += costs
 
     def kept_rows(self, W: Array) -> NDArray[np.bool_]:
-        """The rows of W (J, K) that leave every total at or below 0; where there is none, those that exceed it least."""
+        """The rows of W (J, K) that leave every total at or below 0; if there is none, those that exceed it least."""
         after = np.empty(W.shape)
         kernels.totals_with(self.sums, self.rests, W, after)
         excess = np.maximum(0.0, after).max(axis=1, initial=0.0)
         return np.asarray(excess <= excess.min())
 
     def arrays(self) -> dict[str, Array]:
-        """What a saved state holds of them; nothing where a core does."""
+        """Their part of a saved state; nothing if a core saves them."""
         return {"totals": self.sums, "rests": self.rests} if self.owned else {}
 
     def load(self, arrays: Mapping[str, Any]) -> None:

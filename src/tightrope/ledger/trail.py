@@ -1,4 +1,4 @@
-"""Where an experiment stood, at up to 240 moments since its beginning: what the dashboard draws."""
+"""Where an experiment stood at up to 240 moments since it began: what the dashboard draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST = 240
 
 
 class Moment(msgspec.Struct, frozen=True, array_like=True):
-    """Sums until one moment; `actions` are counts by id."""
+    """Sums up to one moment; `actions` are counts by id."""
 
     decisions: int
     time: int

@@ -1,4 +1,4 @@
-"""Linear programs: one door to HiGHS, and the allocation programs that everything else is built on.
+"""Linear programs: the one interface to HiGHS, and the allocation programs that everything else is built on.
 
 An allocation program has a row for each pair (context c, action j) and spreads each context over its rows:
 

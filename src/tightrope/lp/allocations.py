@@ -1,4 +1,4 @@
-"""Allocation programs, Slater's constant, and the smallest change of limits that lets all of them be met."""
+"""Allocation programs, Slater's constant, and the smallest change of limits that makes all of them feasible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def allocation(
     Weights p_c >= 0 (C,) need not sum to 1. Rewards are (C, J) and costs (C, J, K), or with `offsets` (C+1,) rewards (N,) and costs
     (N, K), of which rows offsets[c]:offsets[c+1] belong to context c. Costs must stay `epsilon` (a number or K of them) below 0.
 
-    An `InfeasibleProblem` tells by how much the constraints are missed at best, and which ones conflict; a `SolverError`, that the
+    An `InfeasibleProblem` says by how much the constraints are missed at best, and which ones conflict; a `SolverError`, that the
     result can't be verified.
 
     >>> found = allocation([1.0], [[0.1, 0.7]], [[[-0.1], [0.1]]], epsilon=0.05)
@@ -79,7 +79,7 @@ def slater(
 def least_moves(
     weights: Array, costs: Array, sizes: Any, which: Sequence[int], shares: Array | None = None
 ) -> Array:
-    """How far each limit (K,) moves when all constraints of `which` can be met on average and the sum of the moves is least.
+    """How far each limit (K,) must move so that all constraints of `which` can be met on average, with the least sum of moves.
 
     `weights` (C,) are those of the contexts; `costs` (R, K) those of the actions on offer, context after context, in the units in
     which moves are counted; `sizes` (C,) says how many rows each context has, `shares` (K,) in which part of the contexts a limit
@@ -96,7 +96,7 @@ def least_moves(
     of = np.repeat(np.arange(len(sizes)), sizes)
     p = (np.asarray(weights) / np.sum(weights))[of]
     room = np.ones(len(chosen)) if shares is None else np.asarray(shares)[chosen]
-    # Rows of like size, whatever the units.
+    # Rows of similar size, whatever the units.
     size = np.maximum(1e-300, np.abs(costs[:, chosen]).max(axis=0))
     A_ub = sp.hstack([sp.csr_array((p[:, None] * costs[:, chosen] / size).T), sp.diags_array(-room / size)])
     A_eq = sp.csr_array((np.ones(R), (of, np.arange(R))), shape=(len(sizes), R + len(chosen)))

@@ -1,4 +1,4 @@
-"""One door to HiGHS: a program in arrays, its solution, and what the solver's statuses mean."""
+"""The one interface to HiGHS: a program in arrays, its solution, and what the solver's statuses mean."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def solve_lp(
 ) -> LPSolution:
     """Maximise (or minimise) objective·x subject to A_ub x <= b_ub, A_eq x = b_eq, lower <= x <= upper.
 
-    Matrices may be dense or scipy.sparse. Deterministic: one thread, fixed seed. A `SolverError` tells that HiGHS stopped for any
+    Matrices may be dense or scipy.sparse. Deterministic: one thread, fixed seed. A `SolverError` means that HiGHS stopped for any
     reason but optimality, infeasibility or unboundedness.
 
     >>> found = solve_lp([1.0, 2.0], A_ub=[[1.0, 1.0], [0.0, 1.0]], b_ub=[4.0, 1.0])
@@ -134,7 +134,7 @@ def run_solver(solver: Any) -> Status:
 
 
 def bounds(values: ArrayLike, n: int, name: str) -> Array:
-    """A number, or n of them, as n; infinite ones may be among them."""
+    """A number, or n of them, as n numbers; they may be infinite."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiu" or array.shape not in {(), (n,)}:
         came = Shown(f"dtype {array.dtype} and shape {array.shape}")

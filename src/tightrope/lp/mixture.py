@@ -1,4 +1,4 @@
-"""The best mixture of actions in one round, solved again and again."""
+"""The best mixture of actions in one round, solved repeatedly."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tightrope.lp.highs import Array, lp_model, new_solver, run_solver
 class MixtureProgram:
     """max u·π subject to Σ_j W_jk π_j <= 0 for every k, Σπ = 1, π >= 0, solved again and again.
 
-    Each solve starts from `basis`, the optimal one of the last solve with the same numbers of actions and constraints: from one
-    round of a policy to the next little changes, so that few or no pivots are left. The last bits of π depend on it.
+    Each solve starts from `basis`, the optimal one of the last solve with the same numbers of actions and constraints. Little
+    changes from one round of a policy to the next, so few or no pivots are left. The last bits of π depend on it.
 
     >>> program = MixtureProgram()
     >>> program.solve(np.array([0.1, 0.7]), np.array([[-0.1], [0.3]])).round(9).tolist()

@@ -1,4 +1,4 @@
-"""Models: what is believed of a reward or of costs, one a file, all known by name in `MODELS`."""
+"""Models of a reward or of costs, one per file, all known by name in `MODELS`."""
 
 from tightrope.models.arm_means import ArmMeans
 from tightrope.models.auto import Auto

@@ -21,13 +21,13 @@ class ArmMeans(Model):
     Parameters
     ----------
     n_actions : int, optional
-        Ids run from 0 to n_actions − 1. By default as many as its policy knows.
+        Ids run from 0 to n_actions − 1. By default as many as the policy has.
     bonus : float
         Multiplies the width; 1 is the paper's.
     n_outputs : int
-        Quantities learnt for each arm. A policy sets it to the number of costs that it learns.
+        How many quantities are learnt for each arm. A policy sets it to the number of costs that it learns.
     half_life : float or str, optional
-        Outcomes learnt, of all arms together, until one counts half of what it did; None forgets nothing.
+        How many outcomes, of all arms together, until one counts half as much; None forgets nothing.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class ArmMeans(Model):
     array([0.5, nan])
     """
 
-    # By the plain path where it forgets.
+    # A model that forgets has no kernels.
     compiled: str | None = "arms"
     n_actions: int
 

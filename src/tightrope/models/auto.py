@@ -1,4 +1,4 @@
-"""Several models beside each other, and the one that has predicted best is followed."""
+"""Several models side by side; the one that has predicted best is followed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_SWITCHES = 32  # remembered
 
 
 class Switch(NamedTuple):
-    """A change of the model that is followed: after how many outcomes, to which, and the error of each by then."""
+    """A switch to another model: after how many outcomes, to which one, and the error of each by then."""
 
     outcomes: int
     to: str
@@ -44,23 +44,23 @@ class Switch(NamedTuple):
 
 @register("auto")
 class Auto(Composite):
-    """A few models learn beside each other, and that with the least error on outcomes it had not seen yet is followed.
+    """A few models learn side by side, and the one with the least error on outcomes it had not seen yet is followed.
 
-    No one learner serves noisy and clean outcomes alike. Each outcome is first predicted by every candidate, then learnt by all of
-    them. Later squared errors count more, so that a model which has become good is not held to its beginnings. At 60 outcomes, and
-    whenever their number has grown by a fifth, another is followed if it was better by 1.5 standard errors of the difference.
+    No single learner suits both noisy and clean outcomes. Every candidate first predicts each outcome, then learns it. Later
+    squared errors count more, so that early mistakes don't weigh on a model that has become good. At 60 outcomes, and whenever
+    their number has grown by a fifth, it switches to another model if that one was better by 1.5 standard errors of the difference.
 
     Parameters
     ----------
     n_actions : int, optional
-        None where each action comes with features of its own, or where nobody has typed `n_features`.
+        None if each action comes with its own features, or if `n_features` is not given.
     n_features : int, optional
-        0 for arms alone. By default as many as in the first context that its policy is shown.
+        0 if there are only arms. By default as many as in the first context that its policy sees.
     candidates : sequence of names or settings, optional
         Registered names, or settings with the name under `model`; by default a linear model, small forests and small boosted
         trees. The first is followed at the start.
     seed, half_life
-        Of the candidates that draw, and of those that state no half-life.
+        For candidates that draw, and for those without a half-life of their own.
     n_outputs : int
 
     Examples
@@ -87,7 +87,7 @@ class Auto(Composite):
         self.seed = whole_number("seed", seed)
         self.half_life = half_life
         fades = half_life_of(half_life)
-        # In outcomes; errors do not fade by the clock, where that is what models forget by.
+        # In outcomes; even if models forget by the clock, errors don't.
         self._fading = None if fades is None or isinstance(half_life, str) else fades.length
         usual = (_LINEAR, *_TREES) if p != 0 else (_LINEAR,)
         given = usual if candidates is None else candidates
@@ -109,7 +109,7 @@ class Auto(Composite):
         try:
             sizes = Sizes(self.n_actions or 1, self.n_features, self.n_actions is None)
             make = model_class(str(stated.pop("model", None)), sizes)
-            if "n_outputs" in stated:  # All of its settings, as `settings` gives them.
+            if "n_outputs" in stated:  # The complete settings, as `settings` gives them.
                 model: Model = make(**stated | {"n_outputs": self.n_outputs})
             else:
                 shared = {"seed": self.seed, "half_life": self.half_life, "n_outputs": self.n_outputs}
@@ -133,17 +133,17 @@ class Auto(Composite):
 
     @property
     def candidates(self) -> list[Any] | None:
-        """The settings of each; before sizes are known as they were asked for."""
+        """The settings of each; until sizes are known, as they were given."""
         return self._asked_for if missing_sizes(self) else [model.settings() for model in self.models]
 
     @property
     def names(self) -> list[str]:
-        """A name for each candidate: its kind, or its estimator's where it has one."""
+        """A name for each candidate: its kind, or that of its estimator if it has one."""
         return [str(getattr(model, "estimator", None) or model.kind) for model in self.models]
 
     @property
     def errors(self) -> dict[str, float]:
-        """Squared error of each before it learnt, as a part of the outcomes' variance, later outcomes counting more."""
+        """Squared error of each candidate's predictions as a part of the outcomes' variance; later outcomes count more."""
         return dict(zip(self.names, self._errors.tolist()))
 
     @property
@@ -155,7 +155,7 @@ class Auto(Composite):
         return [Switch(int(at), names[int(to)], dict(zip(names, errors))) for at, to, *errors in rows]
 
     def why(self) -> str:
-        """Which model is followed, since when, and the errors that speak for it."""
+        """Which model is followed, since when, and the errors that justify it."""
         names, switches, n = self.names, self.switches, self.n_learnt
         name = names[int(self._counts[_FOLLOWED])]
         if not switches:
@@ -233,7 +233,7 @@ class Auto(Composite):
         return {name: getattr(self, f"_{name}") for name in names}
 
     def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
-        """Take in many outcomes: the first four fifths at once, the rest one by one, so that it is known who predicts best."""
+        """Learn many outcomes: the first four fifths at once, the rest one by one to see which candidate predicts best."""
         first = len(outcomes) * 4 // 5
         (rows, later_rows), (seen, later), (ids, later_ids) = (
             (None, None) if one is None else (one[:first], one[first:])
@@ -266,7 +266,7 @@ class Auto(Composite):
         return super().copy() if missing_sizes(self) else self._of([one.copy() for one in self.models])
 
     def _of(self, models: list[Model]) -> Self:
-        """The same, with what was seen, of these candidates."""
+        """A copy with these candidates that keeps what was seen."""
         changed = {"candidates": [one.settings() for one in models], "n_outputs": models[0].n_outputs}
         fresh = type(self)(**arguments(self) | changed)
         fresh.models = models

@@ -1,25 +1,25 @@
-"""Work that is done beside decisions, on another thread: an ensemble's fit, a constant that is measured."""
+"""Work done on another thread while decisions go on: an ensemble's fit, a constant that is measured."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-# What must be recorded of a result, so that it takes effect again as it did: all of it, or the mark of what is computed again.
+# What to record about a result so that a replay can repeat its effect: all of it, or the mark of something that can be recomputed.
 Result: TypeAlias = list[int | float]
 
 
 class BackgroundWork(Protocol):
-    """Work of a policy or a model whose result takes effect later, by itself at a fixed round or when its keeper says so."""
+    """Work of a policy or model whose result takes effect later: on its own at a fixed round, or when its keeper says so."""
 
-    # Whether a keeper, such as the service, has the work done and says when its result takes effect.
+    # Whether a keeper, such as the service, runs the work and says when its result takes effect.
     deferred: bool
 
     def due(self) -> Callable[[], Result] | None:
-        """Where there is something to do: what does it, on any thread, and gives the result. None else."""
+        """If there is something to do, a function that does it on any thread and returns the result; else None."""
 
     def take(self, result: Result) -> None:
-        """The result takes effect; raises `InvalidInput` where it is none of the state as it is now."""
+        """Put the result into effect; raises `InvalidInput` if it does not belong to the current state."""
 
     def prepare(self) -> None:
-        """Wait for what the next answer needs, as after loading."""
+        """Wait for what the next answer needs, for example after loading."""

@@ -1,4 +1,4 @@
-"""What models share that have a block of parameters for each action, or one for all, and read features in any unit."""
+"""What models with a block of parameters for each action, or one for all, share; they read features in any unit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tightrope.validation import Array, finite_array
 
 
 class BlockModel(Model):
-    """Parameters for each action, or shared by all; 0 features for arms alone. Its constructor takes both sizes first."""
+    """Parameters for each action, or shared by all; 0 features if there are only arms. Its constructor takes both sizes first."""
 
     # All blocks, as kernels read them.
     flat: Array
@@ -26,7 +26,7 @@ class BlockModel(Model):
         p = size("n_features", n_features, low=0)
         self.n_actions = size("n_actions", n_actions, low=1)
         if p == 0 and self.n_actions is None:
-            said = "a model without features needs n_actions: nothing else tells its outcomes apart."
+            said = "a model without features needs n_actions, because nothing else tells its outcomes apart."
             raise InvalidInput(said)
         return self._take_sizes(n_features=p)
 
@@ -75,7 +75,7 @@ class BlockModel(Model):
 
 
 def faded(ages: Array, blocks: Ids) -> Array | float:
-    """By how much all that blocks have learnt has faded since they were last computed afresh; 1 without ages."""
+    """By how much everything learnt has faded since the blocks were last recomputed; 1 without ages."""
     if not ages.size:
         return 1.0
     born = ages[forgetting.BORN :][blocks]
@@ -83,7 +83,7 @@ def faded(ages: Array, blocks: Ids) -> Array | float:
 
 
 def block_widths(flat: Array, rows: Array, blocks: Ids, ridge: float, ages: Array) -> Array:
-    """‖x‖_{Σ⁻¹} of rows, each in its block; what has faded is at most as uncertain as what was never learnt."""
+    """‖x‖_{Σ⁻¹} of rows, each in its block; fading never makes a row more uncertain than if nothing had been learnt."""
     widths = np.empty(len(rows))
     scratch = np.empty(kernels.scratch_size(rows.shape[1]))
     kernels.ridge_widths(flat, rows.reshape(-1), 0, False, blocks, scratch, 0, widths, 0, 1)

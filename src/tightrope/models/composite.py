@@ -1,4 +1,4 @@
-"""What a model passes on that is made of other models."""
+"""What a model made of other models passes on to them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def _to_each(hook: Callable[..., None]) -> Callable[..., None]:
 
 
 class Composite(Model):
-    """A model made of others: each hears all that it is told, one answers, and the arrays of all are part of its own."""
+    """A model made of others: all of them learn, one answers, and their arrays are part of its own."""
 
     @abstractmethod
     def _parts(self) -> dict[str, Model]:
-        """The models that it is made of, each by what its arrays are called after."""
+        """The models that it is made of, by the prefix of their arrays' names."""
 
     @abstractmethod
     def _own_arrays(self) -> dict[str, NDArray[Any]]:
-        """The state beside that of its parts, by name."""
+        """Its own state, besides that of its parts, by name."""
 
     @property
     @abstractmethod
@@ -40,7 +40,7 @@ class Composite(Model):
         """The part that answers now."""
 
     def _rows(self, features: Any, actions: Any) -> Any:
-        """Features as that part is given them."""
+        """The features that this part gets."""
         return features
 
     def means(self, features: Any = None, actions: Any = None) -> Array:

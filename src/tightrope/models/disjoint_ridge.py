@@ -15,15 +15,15 @@ from tightrope.validation import Array, real_array
 class DisjointRidge(RidgeRegression):
     """One ridge regression for each action on a context vector x ∈ R^p: `Ridge(n_actions * n_features)` on φ = e_j ⊗ x.
 
-    The confidence radius is the one of all n_actions · n_features dimensions, so that the two are equal in every number, at 1/J of
-    the cost or less.
+    The confidence radius is that of all n_actions · n_features dimensions, so the two agree in every number, at 1/J of the cost or
+    less.
 
     Parameters
     ----------
     n_actions : int, optional
-        J: ids run from 0 to J − 1. By default as many as its policy knows.
+        J: ids run from 0 to J − 1. By default as many as the policy has.
     n_features : int, optional
-        p, the length of x; ‖x‖ ≤ 1 is asked for. By default as long as the first that its policy is shown.
+        p, the length of x, with ‖x‖ ≤ 1. By default the length of the first context that its policy sees.
     bonus, m, ridge, n_outputs, half_life
         As for `Ridge`; a half-life is counted in outcomes of all actions together.
 

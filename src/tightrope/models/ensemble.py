@@ -1,4 +1,4 @@
-"""An ensemble of any estimators, made into means and deviations by an online bootstrap."""
+"""An ensemble of any estimators, with means and deviations from an online bootstrap."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tightrope.models.sizes import shared_or_each
 from tightrope.validation import Array, finite_array, finite_number, require_choice, whole_number
 from tightrope.words import Shown
 
-# Outcomes between two fits at least.
+# The fewest outcomes between two fits.
 _LEAST_APART = 10
-# A fit in the background takes effect after this part of the outcomes that lie between two fits.
+# A background fit takes effect after this fraction of the outcomes between two fits.
 _LAG = 0.1
-# When a fit takes effect that waits for `take`.
+# When a fit that waits for `take` takes effect: never by itself.
 _NEVER = 1 << 62
-# In the place of the replication of draws, for what is said before the first fit.
+# Takes the place of a draw's replication, for predictions before the first fit.
 _STREAM = 0x656E73
 
 # The clock, whole numbers: outcomes learnt; when the next fit begins; when the fit in force and the one under way began, and when
@@ -42,52 +42,53 @@ LEARNT, NEXT_FIT, IN_FORCE, UNDER_WAY, TAKES_EFFECT, FITS, MARK, MARK_IN_FORCE, 
 
 @register("ensemble")
 class Ensemble(Model):
-    """Any estimator with `fit` and `predict`, several times over, each on its own bootstrap of the outcomes.
+    """Several copies of any estimator with `fit` and `predict`, each on its own bootstrap of the outcomes.
 
-    Every outcome counts a number of times for each member, drawn once from Poisson(1). Members are fitted anew when outcomes have
-    grown by a fraction; in between nothing changes. Their mean is the model's mean, and `spread` times their standard deviation is
-    how unsure it is. A policy follows one member in a round. `docs/ensembles.md` says what was measured, and what is saved.
+    For each member, every outcome counts a number of times drawn once from Poisson(1). Members are refitted when the number of
+    outcomes has grown by a fraction; in between nothing changes. Their mean is the model's mean, and `spread` times their standard
+    deviation is its uncertainty. A policy follows one member in a round. `docs/ensembles.md` says what was measured, and what is
+    saved.
 
     Parameters
     ----------
     estimator : str or object
         "extra-trees" (where outcomes are hardly noisy), "small-boosted-trees" (where they are), "boosted-trees" (between the two),
-        "random-forest" or "mlp"; `module:Class`; or an object like those of scikit-learn, which is kept as its class and
-        parameters. A classifier learns only outcomes of 0 and 1.
+        "random-forest" or "mlp"; `module:Class`; or an object like those of scikit-learn, which is stored as its class and
+        parameters. A classifier learns only 0 and 1.
     n_actions : int, optional
-        J. None where one row of features tells all about an action, or where nobody has typed `n_features`.
+        J. None if the features alone describe an action, or if `n_features` is not given.
     n_features : int, optional
-        By default as many as in the first context that its policy is shown.
+        By default as many as in the first context that its policy sees.
     members : int
-        1 for one fit to all outcomes, without deviations; it explores by "gaps".
+        1 means one fit to all outcomes, without deviations; it explores by "gaps".
     shared : bool, optional
-        One estimator for all actions, which is given features and action, in place of one for each. By default only for "mlp".
+        One estimator for all actions, which gets features and action, instead of one for each. By default only for "mlp".
     spread : float
-        What part of the deviation between members counts: groups of trees differ by more than they err.
+        How much of the deviation between members counts: groups of trees differ by more than their errors.
     growth : float
         A fit begins when what is kept has grown by this factor since the last one began.
     first : int
-        Outcomes before the first fit. Until then all actions look alike, and as unsure as outcomes are apart.
+        How many outcomes before the first fit. Until then all actions look alike, and as uncertain as outcomes vary.
     keep : int
-        Outcomes that a fit is made of, at most.
+        The most outcomes that a fit uses.
     keep_rule : {"both", "recent", "reservoir"}
-        Which those are: the newest, an even sample of all, or half and half.
+        Which outcomes those are: the newest, an even sample of all, or half and half.
     half_life : float or str, optional
-        Outcomes learnt until one counts half of what it did, or a time such as "2h"; None forgets nothing.
+        How many outcomes until one counts half as much, or a time such as "2h"; None forgets nothing.
     refit : {"background", "now"}
-        Whether answers go on by the old fit while the new one is made. It takes effect at a fixed outcome, so that choices are the
-        same on every run; in the service when it is made, which the journal says.
+        Whether the old fit goes on answering while the new one is made. The new one takes effect at a fixed outcome, so that every
+        run makes the same choices; in the service, as soon as it is ready, and the journal records when.
     made_up : int
-        Rounds with the best or the worst outcome that each member imagines of each action.
+        How many rounds with the best or the worst outcome each member imagines for each action.
     exploration : {"members", "gaps", "normal"}, optional
         How a policy explores with it; "members" by default.
     params : mapping, optional
-        Parameters of the estimator that is named.
+        Parameters of the named estimator.
     seed, n_outputs : int
 
     Examples
     --------
-    An action that pays off where two features have the same sign, which no linear model can tell:
+    An action that pays off when two features have the same sign, which no linear model can see:
 
     >>> model = Ensemble("extra-trees", n_actions=1, n_features=2)
     >>> rows = np.random.default_rng(0).uniform(-1, 1, (300, 2))
@@ -157,7 +158,7 @@ class Ensemble(Model):
         # they are by its mark, 0 for none.
         self._weights = self._plan.no_weights(self.n_features)
         self._weights_of = np.zeros(1 if self._weights.size else 0, dtype=np.int64)
-        # Fits by the mark of what they were made of: the one in force, and the one under way. What is here can be made again.
+        # Fits by the mark of their data: the one in force, and the one under way. They can be made again from what is kept.
         self._fitted: dict[int, Future[Members]] = {}
         self._last_asked: tuple[Any, Array] | None = None
 
@@ -226,11 +227,11 @@ class Ensemble(Model):
         clock[MARK] = _mark(clock[MARK], x.tobytes(), a.to_bytes(8), y.tobytes())
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
-        """Drop the rows of these decisions; a fit that was made of some is made anew of those that are left."""
+        """Drop the rows of these decisions; a fit that used any of them is made again from the remaining rows."""
         if not self._kept.forget(numbers):
             return
         clock, left = self._clock, self._kept
-        # Marks of what is left: nothing of what is gone is in them, and whoever asks next fits, or loads and fits, the same.
+        # Marks of the remaining rows only: the next one to ask, here or after loading, makes the same fit.
         clock[MARK] = _mark_of(left.all(), int(clock[LEARNT]))
         fits = (IN_FORCE, MARK_IN_FORCE, left.in_force()), (UNDER_WAY, MARK_UNDER_WAY, left.next())
         for began, mark, sample in fits:
@@ -241,7 +242,7 @@ class Ensemble(Model):
         if not clock[UNDER_WAY]:
             clock[TAKES_EFFECT] = 0
         if not clock[IN_FORCE]:
-            # Nothing is left to fit: as before the first fit.
+            # Nothing is left to fit: back to before the first fit.
             clock[FITS] = 0
             self._weights[...], self._weights_of[...] = 0.0, 0
         for fit in self._fitted.values():
@@ -261,7 +262,7 @@ class Ensemble(Model):
         self._shifts[output] += by
 
     def _begin(self, *, background: bool) -> None:
-        """Choose what the next fit is made of, and say when it takes effect."""
+        """Choose the data of the next fit, and when it takes effect."""
         clock = self._clock
         if self._weights.size and self.fits:
             self._weights = self._in_force().weights(self._plan_then(0).no_weights(self.n_features))
@@ -281,7 +282,7 @@ class Ensemble(Model):
             self._take_up()
 
     def _take_up(self) -> None:
-        """The fit under way comes into force; who asks first waits for it."""
+        """Put the fit under way into force; the first caller that needs it waits."""
         clock = self._clock
         self._kept.take_up()
         clock[IN_FORCE], clock[MARK_IN_FORCE] = clock[UNDER_WAY], clock[MARK_UNDER_WAY]
@@ -294,13 +295,13 @@ class Ensemble(Model):
                 fit.cancel()
                 del self._fitted[mark]
 
-    # What a keeper asks that says when fits take effect
+    # For a keeper that says when fits take effect
 
     def background(self) -> list[BackgroundWork]:
         return [self] if self.refit == "background" else []
 
     def due(self) -> Callable[[], Result] | None:
-        """The fit under way: who calls waits until it is made."""
+        """Make the fit under way; the caller waits until it is done."""
         if not self._clock[UNDER_WAY]:
             return None
         mark, fit = int(self._clock[MARK_UNDER_WAY]), self._fit(1)
@@ -314,7 +315,7 @@ class Ensemble(Model):
     def take(self, result: Result) -> None:
         """Use the fit that was made in the background from now on."""
         if not self._clock[UNDER_WAY] or result != [int(self._clock[MARK_UNDER_WAY])]:
-            raise InvalidInput(f"no fit with the mark {result} is under way.")
+            raise InvalidInput(f"there is no fit under way with the mark {result}.")
         self._take_up()
 
     def prepare(self) -> None:
@@ -339,7 +340,7 @@ class Ensemble(Model):
         return fit.result()
 
     def _fit(self, which: int) -> Future[Members]:
-        """The fit in force (0) or under way (1), begun again from what is kept where it is not here, as after loading."""
+        """The fit in force (0) or under way (1); if it is not in memory, as after loading, it is made again from what is kept."""
         mark = int(self._clock[MARK_UNDER_WAY if which else MARK_IN_FORCE])
         if mark not in self._fitted or self._fitted[mark].cancelled():
             begun, now = int(self._clock[UNDER_WAY if which else IN_FORCE]), float(self._times[1 + which])
@@ -350,7 +351,7 @@ class Ensemble(Model):
     def _started(self, mark: int, plan: Plan, sample: Sample, begun: int, now: float) -> Future[Members]:
         start = self._weights.copy() if self._weights.size and self._weights_of[0] else None
         if start is not None and start.shape != plan.no_weights(self.n_features).shape:
-            # Networks begin afresh where there are more actions.
+            # Networks start from scratch if there are more actions.
             start = None
         if start is not None and self._weights_of[0] == mark:
             return _done(restored_members(plan, sample, start))
@@ -368,7 +369,7 @@ class Ensemble(Model):
         return self._last_asked[1] + self._shifts
 
     def _expected(self, rows: Array, ids: Ids) -> Array:
-        """What the members in force expect; of actions that they have never known as before the first fit."""
+        """What the members in force expect; for actions that they have never seen, as before the first fit."""
         known = ids < (int(self._actions_then[0]) or len(ids) + 1)
         if self.n_actions is None or known.all():
             return self._in_force().predict(rows, ids)
@@ -377,7 +378,7 @@ class Ensemble(Model):
         return said
 
     def _guesses(self, ids: Ids) -> Array:
-        """What members say before the first fit, (M, n, n_outputs): nothing of the features, another order of the actions each."""
+        """Predictions before the first fit, (M, n, n_outputs): members ignore features, and each ranks actions differently."""
         M, K = self.n_members, self.n_outputs
         known, where = np.unique(ids, return_inverse=True)
         slots = [int(a) * M * K + i for a in known for i in range(M * K)]
@@ -414,7 +415,7 @@ class Ensemble(Model):
         return {**own, **weights, **kept}
 
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take the shapes of these arrays, which are about to be loaded."""
+        """Adopt the shapes of these arrays, which are about to be loaded."""
         self._kept.make_room(under("kept", arrays))
         if self._weights.size:
             self._weights = np.zeros(arrays["weights"].shape)
@@ -422,7 +423,7 @@ class Ensemble(Model):
     def copy(self) -> Self:
         twin = super().copy()
         if not missing_sizes(self):
-            # A fit is never changed, so that both may use it.
+            # A fit never changes, so both may use it.
             twin._fitted = dict(self._fitted)
         return twin
 
@@ -440,7 +441,7 @@ class Ensemble(Model):
 
 
 def _mark(before: Any, *learnt: bytes) -> int:
-    """A number for all that was learnt, in order: two that learnt differently share it with a chance of 2⁻⁶⁴."""
+    """A number for everything learnt, in order: different histories share one with a chance of 2⁻⁶⁴."""
     said = int(before).to_bytes(8, signed=True) + b"".join(learnt)
     return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), signed=True)
 

@@ -1,4 +1,4 @@
-"""Estimators as plain data: by a name of ours, or by the class and the parameters of any library that has `fit` and `predict`."""
+"""Estimators as plain data: one of our names, or the class and parameters of any library object with `fit` and `predict`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tightrope.models.networks import set_weights
 from tightrope.trust import grant
 from tightrope.validation import Array
 
-# Outcomes below which an estimator is their mean.
+# With fewer outcomes, an estimator is just their mean.
 _FEWEST = 10
 
 
@@ -26,14 +26,14 @@ class Named(NamedTuple):
     params: Callable[[int], dict[str, Any]]
     # Whether features are brought to mean 0 and deviation 1 first.
     scaled: bool = False
-    # Row visits in which a network is trained, in 4 to 20 passes, half of them where it goes on from the fit before; 0 for
-    # what has a `fit` of its own.
+    # How many row visits train a network, in 4 to 20 passes, half as many if it continues from the last fit; 0 for estimators with
+    # a `fit` of their own.
     visits: int = 0
-    # Whether one for all actions does better, or as well in less time.
+    # Whether a single one for all actions does better, or as well in less time.
     shared: bool = False
 
 
-# The part of its passes in which a network is trained that goes on from the fit before, and the rows of its first step.
+# The fraction of passes for a network that continues from the last fit, and the rows of its first step.
 _WARM = 0.5
 _FIRST_STEP = 200
 
@@ -52,10 +52,10 @@ _FOREST = {"n_estimators": 10, "max_features": "sqrt"}
 NAMED = {
     # With twenty outcomes in a leaf it would learn nothing from the first hundred, with five it would follow noise later.
     "boosted-trees": _boosting(0.15, leaves=15, outcomes_per_leaf_size=100),
-    # For noisy outcomes, of which large trees would learn the noise.
+    # For noisy outcomes: large trees would learn the noise.
     "small-boosted-trees": _boosting(0.1, leaves=7, outcomes_per_leaf_size=10),
     "extra-trees": Named("sklearn.ensemble:ExtraTreesRegressor", lambda n: _FOREST),
-    # The bootstrap is the ensemble's own, outcome by outcome and for good, so a forest takes all that it is given.
+    # The ensemble does the bootstrap itself, fixed per outcome, so a forest uses all rows that it gets.
     "random-forest": Named(
         "sklearn.ensemble:RandomForestRegressor", lambda n: {**_FOREST, "bootstrap": False}
     ),
@@ -96,7 +96,7 @@ class Recipe(NamedTuple):
     def fitted(self, X: Array, y: Array, weights: Array, random_state: int, start: Array | None) -> Any:
         """A new estimator, fitted to rows as often as they count; a number where there is too little to fit or to tell apart.
 
-        Rows are repeated for an estimator that takes no weights. A network goes on from the weights `start`, if there are some.
+        Rows are repeated for an estimator that takes no weights. A network continues from the weights `start`, if given.
         """
         if not len(y):
             return 0.5 if self.classifier else 0.0
@@ -109,7 +109,7 @@ class Recipe(NamedTuple):
 
     def _fitted(self, X: Array, y: Array, weights: Array, random_state: int, start: Array | None) -> Any:
         named = self.named
-        # As when the recipe was made, which looked at all of it; this may be another process.
+        # The recipe was checked when it was made, but this may be another process.
         grant([self.name, dict(self.params)])
         estimator = _made(named.made, {**named.params(len(X)), **self.params}, random_state)
         if self.weighted:
@@ -147,7 +147,7 @@ def recipe(estimator: str, params: Mapping[str, Any]) -> Recipe:
     one = _made(named.made, {**named.params(100), **params}, 0)
     fit = one.fit if hasattr(one, "fit") else one.partial_fit
     classifier = hasattr(one, "predict_proba")
-    # Histogram boosting looks for its bins one by one where rows have weights, which takes longer than all its trees.
+    # With weights, histogram boosting computes its bins one by one, which takes longer than all its trees.
     weighted = "sample_weight" in inspect.signature(fit).parameters and not hasattr(one, "max_bins")
     return Recipe(estimator, dict(params), classifier, weighted)
 
@@ -161,7 +161,7 @@ def as_data(estimator: Any, params: Mapping[str, Any] | None) -> tuple[str, dict
         data = {name: object_as_data(one, f"params.{name}") for name, one in (params or {}).items()}
         return estimator, data
     if params:
-        raise InvalidInput("params are those of an estimator that is named; an object has its own.")
+        raise InvalidInput("params is only for a named estimator; set the parameters on the object itself.")
     found = object_as_data(estimator, "estimator")
     if not isinstance(found, dict) or "kind" not in found:
         must = "be a name or an object with fit and predict"
@@ -180,7 +180,7 @@ def _made(name: str, params: Mapping[str, Any], random_state: int) -> Any:
     if hasattr(one, "get_params"):
         known = one.get_params()
         streams = {key: random_state for key in known if key.rpartition("__")[2] == "random_state"}
-        # In scikit-learn nothing means one core, elsewhere all of them.
+        # In scikit-learn None means one core, elsewhere all of them.
         ours = type(one).__module__.partition(".")[0] == "sklearn"
         cores = [key for key in known if key.rpartition("__")[2] == "n_jobs"]
         one.set_params(**streams, **{key: 1 for key in cores if not (ours and known[key] is None)})

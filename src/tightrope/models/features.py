@@ -1,4 +1,4 @@
-"""Features made of features, in front of any model: random Fourier features, Nyström, splines, or a pipeline of your own."""
+"""Transformed features for any model: random Fourier features, Nyström, splines, or a pipeline of your own."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tightrope.words import Text
 
 @register("features")
 class Features(Composite):
-    """A model of transformed features: a linear one becomes one of curves, kernels or whatever the transformer makes.
+    """A model on transformed features: a linear model then fits curves, kernels or whatever the transformer makes.
 
-    The transformer is fitted once, to the features of the first outcomes. Until then the model works on the features as they are;
-    then it begins anew on the transformed ones with all that was seen so far. What the transformer was fitted to is part of the
-    state, so that nothing is pickled: a restored model fits it again, and answers to the bit as before.
+    The transformer is fitted once, to the features of the first outcomes. Until then the model works on the raw features; then it
+    starts again on the transformed ones with everything seen so far. The data that the transformer was fitted to is part of the
+    state, so nothing is pickled: a restored model fits it again and gives the same answers to the bit.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ class Features(Composite):
         "splines"; a dict of such a `kind`, or of module:Class, and parameters; or any object like scikit-learn's, a pipeline too,
         whose parameters are plain data or such objects. The first two standardise features beforehand.
     inner : Model, dict or str
-        The model behind it, of the size of the features as they come, or without sizes; it must have learnt nothing.
+        The model behind it, sized for the raw features or without sizes; it must not have learnt anything yet.
     first : int
-        Outcomes until the transformer is fitted; 0 for one that learns nothing from data but the number of features.
+        How many outcomes until the transformer is fitted; 0 for one that needs only the number of features.
     size : int, optional
-        Features that the transformer makes; needed where that depends on the data. Fewer are filled up with 0, more refused.
+        How many features the transformer makes; required if that depends on the data. Fewer are padded with 0, more are refused.
     seed, half_life
-        Of what the transformer draws, and of the inner model where it has no half-life.
+        For the transformer's draws, and for an inner model without a half-life of its own.
     n_outputs : int
 
     Examples
@@ -81,7 +81,7 @@ class Features(Composite):
         self.n_outputs = M = whole_number("n_outputs", n_outputs)
         self.first, self.seed = whole_number("first", first), whole_number("seed", seed)
         self.size = None if size is None else whole_number("size", size, low=1)
-        # Here the class is looked at, and whether it is trusted.
+        # This checks the class, and whether it is trusted.
         transformers.from_data(self.transformer)
         behind = read_model("inner", inner)
         if isinstance(behind, Unsized):
@@ -99,7 +99,7 @@ class Features(Composite):
         self.exploration = hooks.exploration(self._raw)
         self._size = self.size or transformers.usual_size(self._data, self.first, p)
         self._model = model_from_settings({**self.inner, "n_features": self._size})
-        # What was seen until the transformer is fitted, the time that went by before each, and the number of its decision.
+        # What was seen until the transformer is fitted: the rows, the time before each, and the number of its decision.
         self.rows, self.outcomes = np.zeros((self.first, p)), np.zeros((self.first, M))
         self.which, self.waits = np.zeros(self.first, dtype=np.int64), np.zeros(self.first + 1)
         self.decisions = np.zeros(self.first, dtype=np.int64)
@@ -112,7 +112,7 @@ class Features(Composite):
 
     @classmethod
     def sized(cls, sizes: Sizes, inner: Any = "linear", **settings: Any) -> Features:
-        """One whose inner model takes the sizes that it lacks from the problem."""
+        """A copy whose inner model takes its missing sizes from the problem."""
         named = inner if not isinstance(inner, dict) or "model" in inner else {"model": "linear", **inner}
         behind = read_model("inner", named)
         return cls(inner=behind.sized(sizes) if isinstance(behind, Unsized) else behind, **settings)
@@ -128,7 +128,7 @@ class Features(Composite):
             return
         transform = None
         if n + 1 == self.first:
-            # Fitted before anything changes: what it refuses leaves no trace.
+            # Fitted before anything changes, so that a refusal leaves no trace.
             transform = self._fitted(np.concatenate([self.rows[:n], x[None, :]]))
         self.rows[n], self.outcomes[n], self.which[n] = x, y, -1 if a is None else a
         self.decisions[n] = self.decision
@@ -149,8 +149,8 @@ class Features(Composite):
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop the rows of these decisions.
 
-        A transformer that was fitted to one of them is given up: it is fitted anew, and the inner model taught anew, when as many
-        outcomes have come in their place. Until then the raw features serve.
+        A transformer that was fitted to one of them is discarded. Once as many outcomes have come in their place, it is fitted
+        again and the inner model learns everything again; until then the raw features are used.
         """
         super().forget_inputs(numbers)
         n = min(int(self.seen[0]), self.first)
@@ -158,7 +158,7 @@ class Features(Composite):
         if stays.all():
             return
         left = int(stays.sum())
-        # The time before a row that goes was also before the next one that stays.
+        # The time before a dropped row adds to the time before the next kept one.
         at = np.cumsum(np.concatenate([[0], stays]))
         waits = np.bincount(at, weights=self.waits[: n + 1], minlength=left + 1)
         self.waits[: left + 1], self.waits[left + 1 :] = waits[: left + 1], 0.0
@@ -235,7 +235,7 @@ class Features(Composite):
         return self._made_of(rows) if self.seen[1] else self._in_reach(rows)
 
     def _made_of(self, rows: Array) -> Array:
-        """Transformed rows; one that stands for all actions is transformed once, and the last is remembered."""
+        """Transformed rows; a row shared by all actions is transformed once, and the last result is cached."""
         if len(rows) > 1 and not (new := (rows[1:] != rows[:-1]).any(axis=1)).all():
             starts = np.concatenate([[True], new])
             return np.asarray(self._made_of(rows[starts])[np.cumsum(starts) - 1])
@@ -253,18 +253,18 @@ class Features(Composite):
         return made
 
     def _in_reach(self, rows: Array) -> Array:
-        """Rows that the inner model takes: for one that asks for ‖φ‖ ≤ 1, longer ones are shortened to that."""
+        """Rows for the inner model; if it requires ‖φ‖ ≤ 1, longer ones are scaled down to 1."""
         if not hooks.unit_features(self._raw):
             return rows
         return np.asarray(rows / np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True)))
 
     def _fitted(self, rows: Array) -> transformers.Transform:
-        # As when it was constructed; this may be another process.
+        # Checked at construction, but this may be another process.
         grant(self.transformer)
         transform, made = transformers.fitted(self._data, self.seed, rows.tobytes(), self.n_features)
         if made > self._size:
-            said = f"the transformer makes {made} features, but the model was made for {self._size}"
-            raise InvalidInput(f"{said}: set its size to {made} or more.")
+            said = f"the transformer makes {made} features, but the model expects {self._size}"
+            raise InvalidInput(f"{said}; set size to {made} or more.")
         return transform
 
     def _mark(self) -> int:
@@ -274,7 +274,7 @@ class Features(Composite):
 
 def _inner_model(inner: Model, half_life: float | str | None) -> Model:
     if hooks.n_learnt(inner):
-        said = "{model!r} has learnt already, of features that are not transformed."
+        said = "{model!r} has already learnt from raw features; pass a new model."
         raise InvalidInput(Text(said, model=inner))
     if half_life is None or hooks.half_life(inner) == half_life:
         return inner

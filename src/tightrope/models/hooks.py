@@ -1,7 +1,7 @@
-"""What a model may say or do beyond `Model`, and what holds for one that does not.
+"""Optional abilities of a model beyond `Model`, and the default for a model without them.
 
-A hook is a method, or an attribute, by the name of its function here. Policies, engines, fits and warnings call these functions, so
-that a model of your own defines as many hooks as it likes.
+A hook is a method or attribute with the name of its function here. Policies, engines, fits and warnings call these functions, so
+your own model may define as many hooks as it likes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _T = TypeVar("_T")
 
 
 def _hook(otherwise: Callable[Concatenate[Model, _P], _T]) -> Callable[Concatenate[Model, _P], _T]:
-    """The method of that name, for a model whose class defines one; else what the function does."""
+    """Call the model's method of that name if its class defines one; else the function itself."""
     name = otherwise.__name__
 
     @wraps(otherwise)
     def ask(model: Model, /, *given: _P.args, **named: _P.kwargs) -> _T:
-        # Of the class: an attribute that happens to have this name, such as a setting, is no hook; and a miss is fast.
+        # Looked up on the class: an attribute that happens to have this name, such as a setting, is not a hook; and a miss is fast.
         own = getattr(type(model), name, None)
         return otherwise(model, *given, **named) if own is None else own(model, *given, **named)
 
@@ -56,13 +56,13 @@ def defines(model: Model, hook: str) -> bool:
 
 @_hook
 def check_outcome(model: Model, outcome: Any) -> None:
-    """Refuse an outcome that it can't learn; a policy asks before it changes anything."""
+    """Refuse an outcome that it can't learn; a policy calls this before it changes anything."""
 
 
 def checked_example(
     model: Model, features: Any, outcome: Any, action: Any
 ) -> tuple[Array, Array, int | None]:
-    """What a model is about to learn, refused before anything changes: the features (p,), the outcomes (n_outputs,), the action."""
+    """Check what a model is about to learn before anything changes: features (p,), outcomes (n_outputs,), action."""
     x = finite_array("features", features, (model.n_features,))
     y = checked_outcome(outcome, model.n_outputs)
     check_outcome(model, y)
@@ -71,7 +71,7 @@ def checked_example(
 
 @_hook
 def note_decision(model: Model, number: int) -> None:
-    """The outcomes that are learnt from here on belong to the decision with this number; `NO_DECISION`: to none.
+    """From here on, outcomes belong to the decision with this number; `NO_DECISION`: to none.
 
     A model that keeps rows begins with `decision = NO_DECISION`, and keeps the number with each, for `forget_inputs`.
     """
@@ -81,41 +81,41 @@ def note_decision(model: Model, number: int) -> None:
 
 @_hook
 def forget_inputs(model: Model, numbers: Collection[int]) -> None:
-    """Drop the rows that are kept of these decisions; what was learnt from them in sums may stay.
+    """Drop the rows kept from these decisions; sums that they contributed to may stay.
 
-    What it does depends only on `arrays`: a model that is loaded from them afterwards answers the same.
+    Its effect is entirely in `arrays`: a model loaded from them afterwards gives the same answers.
     """
 
 
 @_hook
 def learn_many(model: Model, features: Any, outcomes: Any, actions: Any = None) -> None:
-    """Take in many outcomes, (n,) or (n, n_outputs): one by one, but a model that is fitted to what it keeps is fitted once."""
+    """Learn many outcomes, (n,) or (n, n_outputs): one by one, but a model that fits to kept outcomes is fitted only once."""
     for row, outcome, action in one_by_one(features, outcomes, actions):
         model.learn(row, outcome, action)
 
 
 def one_by_one(features: Any, outcomes: Any, actions: Any) -> Iterator[tuple[Any, Any, int | None]]:
-    """Each outcome with its row and its action, where there are any."""
+    """Each outcome with its row and its action, if there are any."""
     for i, outcome in enumerate(outcomes):
         yield None if features is None else features[i], outcome, None if actions is None else int(actions[i])
 
 
 @_hook
 def elapse(model: Model, time: float) -> None:
-    """So much time goes by, in rounds or seconds as `half_life` is, beside what outcomes count: what was learnt fades."""
+    """Let time pass, in the unit of `half_life` (rounds or seconds), beyond what outcomes count: what was learnt fades."""
 
 
 @_hook
 def shift(model: Model, output: int, by: float) -> None:
-    """All outcomes of one output, learnt ones too, become larger by so much: for the costs of a rule whose limit changes."""
+    """Add an amount to all outcomes of one output, past ones too: for the costs of a rule whose limit changes."""
     require_shift(model)
 
 
 def require_shift(model: Model) -> None:
-    """Refuse a model that would go on with what it has learnt under the old limit."""
+    """Refuse a model that would keep what it learnt under the old limit."""
     if not defines(model, "shift"):
         name = type(model).__name__
-        problem = f"the limit can't change, since the cost model {name} can't restate what it has learnt"
+        problem = f"the limit can't change, because the cost model {name} can't adjust what it has learnt"
         raise InvalidInput(f"{problem}: define `shift(output, by)` in its class.")
 
 
@@ -129,7 +129,7 @@ n_learnt: Callable[[Model], int] = _told(
 
 @_hook
 def never_learnt(model: Model) -> NDArray[np.bool_] | None:
-    """By action whether no outcome of it was ever learnt; None where the model does not tell actions apart, or can't say."""
+    """For each action, whether no outcome of it was ever learnt; None if the model can't tell."""
     return None
 
 
@@ -141,7 +141,7 @@ compiled: Callable[[Model], str | None] = _told("compiled", None)
 # How to explore with it: "normal" draws from means and deviations, "members" follows one of its `members` in a round, "gaps"
 # chooses by inverse gap weighting, where there is nothing but means.
 exploration: Callable[[Model], str] = _told("exploration", "normal")
-# Whether ‖φ‖ ≤ 1 is asked for.
+# Whether ‖φ‖ ≤ 1 is required.
 unit_features: Callable[[Model], bool] = _told("unit_features", False)
 
 
@@ -151,13 +151,13 @@ def dimension(model: Model) -> int:
 
 
 def working_features(model: Model) -> int:
-    """How many features it computes with, which says how long an answer takes."""
+    """How many features it computes with, as a measure of how long an answer takes."""
     return int(_told("working_features", model.n_features)(model))
 
 
 @_hook
 def predictions(model: Model, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
-    """Means and deviations, (n, n_outputs) each, for what needs both."""
+    """Means and deviations, (n, n_outputs) each, for callers that need both."""
     means, deviations = model.means(features, actions), model.deviations(features, actions)
     expected = np.reshape(means, (len(means), -1))
     # One deviation for all outputs will do.
@@ -166,7 +166,7 @@ def predictions(model: Model, features: Any = None, actions: Any = None) -> tupl
 
 @_hook
 def radius(model: Model, horizon: float) -> float:
-    """What multiplies the widths in a bound that is to fail with probability 1/horizon; that of a normal law by default."""
+    """The factor on widths for a bound that fails with probability 1/horizon; by default that of a normal law."""
     return math.sqrt(2.0 * math.log(max(1.0, horizon)))
 
 
@@ -187,13 +187,13 @@ def sampled(model: Model, features: Any, actions: Any, scale: float, normals: No
 
 @_hook
 def of_sum(model: Model, z: Array) -> tuple[float, float] | None:
-    """Mean and width of features that were added up; None where a prediction is not linear in them."""
+    """Mean and width of summed features; None if predictions are not linear in them."""
     return None
 
 
 @_hook
 def least_optimism(model: Model, radius: float) -> float | None:
-    """The least, over actions, of mean + radius · width as it typically is; None without outcomes, or if it can't say."""
+    """The least typical mean + radius · width over actions; None without outcomes, or if the model can't say."""
     return None
 
 
@@ -203,7 +203,7 @@ def least_norm(model: Model, horizon: float) -> Array | None:
     return None
 
 
-# Fits, beside decisions
+# Background fits
 
 
 fits: Callable[[Model], int] = _told(
@@ -213,7 +213,7 @@ fits: Callable[[Model], int] = _told(
 
 @_hook
 def background(model: Model) -> list[BackgroundWork]:
-    """What is done in the background: its own fits, or those of the models that it is made of; always in the same order."""
+    """Its background work: its own fits, or those of the models that it is made of; always in the same order."""
     return []
 
 
@@ -221,13 +221,13 @@ def background(model: Model) -> list[BackgroundWork]:
 
 
 def with_outputs(model: Model, n: int) -> Model:
-    """A copy that learns n quantities; what was learnt is kept, and refused where n differs."""
+    """A copy that learns n quantities; it keeps what was learnt, and refuses a different n once it has learnt."""
     if n == model.n_outputs:
         return model.copy()
     settings = arguments(model)
     has = model.n_outputs
     if "n_outputs" not in settings:
-        said = "{model!r} learns {has} quantities, but {n} are needed."
+        said = "{model!r} learns {has} quantities, but the policy needs {n}."
         raise InvalidInput(Text(said, model=model, has=has, n=n))
     if n_learnt(model):
         said = f"a model that has learnt {has} quantities can't go on with {n}; make it for {n} outputs."
@@ -237,9 +237,9 @@ def with_outputs(model: Model, n: int) -> Model:
 
 @_hook
 def standardised(model: Model, n_outputs: int, *, centred: bool, prior: Any) -> Model:
-    """A copy for a policy that asks for means and deviations in the outcome's own units, for features in any unit.
+    """A copy for a policy that needs means and deviations in the outcome's own units, with features in any unit.
 
-    `prior` (n_outputs,) is what outcomes are known to deviate by, 0 for unknown. A model that takes care of all this itself, as
-    most do, is copied as it is.
+    `prior` (n_outputs,) is the known standard deviation of outcomes, 0 if unknown. Most models handle all this themselves and are
+    copied as they are.
     """
     return with_outputs(model, n_outputs)

@@ -1,4 +1,4 @@
-"""Objects of other libraries as plain data and back: estimators and transformers like scikit-learn's, also within each other."""
+"""Objects of other libraries as plain data and back: estimators and transformers like scikit-learn's, nested ones too."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _TUPLE = "tuple"
 
 
 def object_as_data(value: Any, where: str) -> Any:
-    """An object as a table of its `kind`, module:Class, and the parameters that are not as usual; what is plain as it is."""
+    """An object as a table of its `kind`, module:Class, and its non-default parameters; plain data as it is."""
     if hasattr(value, "get_params") and not isinstance(value, type):
         made = type(value)
         kind = f"{_module_of(made, where)}:{made.__qualname__}"
-        # Whoever passes an object trusts its class.
+        # Passing an object means trusting its class.
         grant(kind)
         usual = {name: one.default for name, one in inspect.signature(made).parameters.items()}
         return {"kind": kind} | {
             name: object_as_data(one, f"{where}.{name}")
             for name, one in value.get_params(deep=False).items()
-            # Also what marks "not set" and is no data, such as XGBoost's NaN, is what its class has.
+            # A "not set" marker that is not plain data, such as XGBoost's NaN, counts as the default too.
             if one is not usual.get(name, usual) and not (isinstance(one, float) and math.isnan(one))
         }
     if isinstance(value, (np.generic, np.ndarray)):
@@ -57,9 +57,10 @@ def object_from_data(data: Any, make: Callable[[str, dict[str, Any]], Any]) -> A
 
 
 def made_of(kind: str, settings: Mapping[str, Any], what: str, methods: Sequence[Sequence[str]]) -> Any:
-    """An object of the class that module:Class names, `what` saying what is asked for.
+    """An object of the class that module:Class names; `what` describes it in messages.
 
-    The class is looked at before anything of it runs: it must be trusted, be a class, and have one of each of the `methods`.
+    The class is checked before any of its code runs: it must be trusted, be a class, and have one method from each list in
+    `methods`.
     """
     made = _class_of(kind, what)
     lacking = [names for names in methods if not any(hasattr(made, name) for name in names)]
@@ -87,7 +88,7 @@ def _class_of(kind: str, what: str) -> Any:
         raise InvalidInput(f"{what} {kind!r} needs {how}") from error
     except (AttributeError, ImportError, ValueError) as error:
         raise InvalidInput(f"{what} {kind!r}: there is no class {name!r} in {module!r}.") from error
-    # What a library has only imported from elsewhere is not of that library.
+    # A name that a library only imported from elsewhere does not count as that library's.
     home = getattr(found, "__module__", None)
     if isinstance(home, str) and not is_allowed(home, LIBRARIES):
         require_trusted(what, kind)
@@ -96,10 +97,10 @@ def _class_of(kind: str, what: str) -> Any:
 
 def _module_of(made: type, where: str) -> str:
     module = made.__module__
-    # The package that shows it, so that a saved name outlives a change of private modules.
+    # The public package that exports it, so that a saved name survives a change of private modules.
     for public in (module.rpartition("._")[0], module):
         importable = public and public != "__main__" and "." not in made.__qualname__
         if importable and getattr(importlib.import_module(public), made.__qualname__, None) is made:
             return public
-    problem = f"is a {made.__qualname__}, which no other process could import: put the class in a module"
+    problem = f"is a {made.__qualname__}, which no other process could import; move the class to a module"
     raise InvalidInput(field=where, problem=problem)

@@ -1,4 +1,4 @@
-"""The linear model that a problem asks for, by one name."""
+"""One name for the linear model that suits a problem."""
 
 from __future__ import annotations
 

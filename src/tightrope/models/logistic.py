@@ -20,14 +20,14 @@ from tightrope.words import Shown
 # Means and deviations of σ(N(m, s²)) are sums over these nodes, right to 1e-3 for s up to 3.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-# Rounding leaves outcomes a little outside the limits.
+# Rounding may put outcomes slightly outside the limits.
 _ROUNDING = 1e-9
 # How many times as large as `prior` says the effects of features may be: at 16, logits of 20 and more. The choice is made from this
 # many kept outcomes on, and the next larger one is taken where its log marginal likelihood is this near to the best.
 _REACHES, _LEAST_ROWS, _NEARLY = 2.0 ** np.arange(5), 32, 2.0
-# Outcomes after which all that is kept is fitted anew: 4, 6, 8, 12, 16, 24 and so on.
+# How many outcomes until all kept ones are refitted: 4, 6, 8, 12, 16, 24 and so on.
 _FITTED_AT = frozenset(m << k for m in (2, 3) for k in range(1, 62))
-# Logits of nothing but failures.
+# The logit if all outcomes are failures.
 _LEAST_LOGIT = 12.0
 
 
@@ -37,30 +37,30 @@ class Logistic(BlockModel):
 
     It is Bayesian: each outcome moves the mode of the posterior by Newton's method and adds its curvature to the precision
     (Laplace's approximation; `tightrope.kernels.logistic` has the formulas). Curvatures found early are wrong where probabilities
-    turn out to be extreme, so the last outcomes are kept and fitted anew, with what is known of those before them, whenever their
-    number has grown by about half, and each time half of those kept are new. Uncertainty is normal on the logit. Features come in
-    any unit: each is centred and scaled by what was seen, at the same times.
+    turn out to be extreme, so the latest outcomes are kept and refitted, together with what is known from earlier ones, whenever
+    their number has grown by about half, and whenever half of the kept ones are new. Uncertainty is normal on the logit. Features
+    may be in any unit: at the same times, each is centred and scaled by what was seen.
 
     Parameters
     ----------
     n_actions : int, optional
-        Parameters for each action; None shares them between all where `n_features` is given, and else leaves it to the policy.
+        Each action has its own parameters. None: all actions share them if `n_features` is given; otherwise the policy decides.
     n_features : int, optional
         0 for arms alone. By default as many as in the first context that its policy is shown.
     prior : float
-        The standard deviation of a logit before anything is learnt of it; at 1.75 the probability is nearly uniform. An action that
-        was never tried is expected to do as all others did. It is a ridge penalty: p/prior² times the sum of squares of the
-        coefficients of p features with deviation 1, and 1/prior² times the square of the constant. For the features it is only the
-        first penalty, because it would shrink large effects and make their intervals too short. From 32 kept outcomes on, each fit
-        takes 1, 1/4, 1/16, 1/64 or 1/256 of it, whichever has the highest marginal likelihood; once that is not the first, the next
+        The standard deviation of a logit before anything is learnt; at 1.75 the probability is nearly uniform. An untried action is
+        expected to do as well as all others did. It acts as a ridge penalty: p/prior² times the sum of squares of the coefficients
+        of p features with deviation 1, and 1/prior² times the square of the constant. For the features it is only the first
+        penalty, because it would shrink large effects and make their intervals too short. From 32 kept outcomes on, each fit takes
+        1, 1/4, 1/16, 1/64 or 1/256 of it, whichever has the highest marginal likelihood; once that is not the first, the next
         smaller one if its log likelihood is within 2. `penalty` has the one in force. With ``keep=0`` it stays as it is.
     low, high : float or (n_outputs,) of float
-        What outcomes lie in; others are refused.
+        The range of outcomes; others are refused.
     keep : int
-        Outcomes that are kept to be fitted anew; 0 learns purely online.
+        How many outcomes are kept for refitting; 0 learns purely online.
     n_outputs : int
     half_life : float or str, optional
-        Outcomes learnt, by all actions together, until one counts half of what it did; None forgets nothing.
+        How many outcomes, of all actions together, until one counts half as much; None forgets nothing.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class Logistic(BlockModel):
         self.moments = np.zeros((2, p))  # mean and sum of squared deviations of the rows learnt
         self.tally = np.zeros(1 + M)  # how many outcomes, and the sum of each output
         self.reach = np.ones(1)  # the scale of features is divided by it
-        self.offset = np.zeros(M)  # the logit that is believed of what was never tried
+        self.offset = np.zeros(M)  # the expected logit of an untried action
         self.shifted = np.zeros(M)
         # What is kept, oldest first: rows as given, outcomes, and of each the block of its first output and when it was learnt.
         self.rows, self.outcomes = np.zeros((self.keep, p)), np.zeros((self.keep, M))
@@ -119,14 +119,14 @@ class Logistic(BlockModel):
         self.kept = np.zeros(1, dtype=np.int64)
         # Of which decision each is, by its number.
         self.decisions = np.zeros(self.keep, dtype=np.int64)
-        # The precision and b of those before them, as they stood at a time.
+        # The precision and b of the outcomes before them, as of a certain time.
         self.before_S, self.before_b = np.zeros((blocks, q, q)), np.zeros((blocks, q))
         self.before_at = np.zeros(1)
         self.ages = np.zeros(0) if self._fades is None else forgetting.new_ages(*self._fades, blocks, q)
 
     @property
     def penalty(self) -> float:
-        """What the fit multiplies the sum of squares of the features' coefficients by, for features with deviation 1."""
+        """The fit's factor on the sum of squared feature coefficients, for features with deviation 1."""
         return self.n_features * self._ridge / 2.0 / float(self.reach[0]) ** 2
 
     @property
@@ -158,7 +158,7 @@ class Logistic(BlockModel):
         y = (checked_outcome(outcome, self.n_outputs) - self._low - self.shifted) / (self._high - self._low)
         y = np.clip(y, 0.0, 1.0)
         if not self.n_learnt and self.n_features:
-            # Features are as large as they are in the first row, or as they are on average where they are smaller.
+            # The scale of features: that of the first row, or the average if that is smaller.
             typical = float(np.sqrt(np.mean(x**2))) or 1.0
             self.units[1] = np.maximum(np.abs(x), typical) * np.sqrt(self.n_features)
         self._note(x, y)
@@ -182,9 +182,9 @@ class Logistic(BlockModel):
                 self._fit_anew()
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
-        """Drop the rows that are kept of these decisions, and fit anew without them.
+        """Drop the rows kept from these decisions, and refit without them.
 
-        What they added to means, scales and counts stays, and so does what is older than the rows that are kept.
+        Their part in means, scales and counts stays, and so does everything older than the kept rows.
         """
         stays = ~np.isin(self.decisions[: self.kept[0]], list(numbers))
         if not stays.all():
@@ -199,7 +199,7 @@ class Logistic(BlockModel):
         self.shifted[output] += by
 
     def _note(self, x: Array, y: Array) -> None:
-        """Add to the sums that features are scaled, and the offset is set, by."""
+        """Add to the sums that determine the scale of features and the offset."""
         if self.half_life is not None:
             fade = forgetting.note_outcome(self.ages, 0)
             self.tally *= fade
@@ -212,7 +212,7 @@ class Logistic(BlockModel):
         squares += apart * (x - mean)
 
     def _measure_anew(self) -> None:
-        """Centre and scale features by the rows learnt so far, set the offset by the outcomes, and restate what was learnt.
+        """Centre and scale features by the rows learnt so far, set the offset by the outcomes, and convert what was learnt.
 
         An old row is T times the new one: its scaled features, and the constant that the change of centre enters by. So a precision
         S becomes T⁻¹ST⁻ᵀ and b becomes T⁻¹b; when a logit's offset rises by δ, b loses δ·S times the constant.
@@ -242,7 +242,7 @@ class Logistic(BlockModel):
         self._refresh_all()
 
     def _fit_anew(self) -> None:
-        """The mode of each block's posterior, given all that is kept; of a full memory the older half joins what was before."""
+        """Find the mode of each block's posterior from all kept rows; fold the older half of a full memory into earlier sums."""
         n, now = int(self.kept[0]), self._now()
         weights = np.ones(n)
         if self._fades is not None:
@@ -271,10 +271,10 @@ class Logistic(BlockModel):
         self._refresh_all()
 
     def _choose_reach(self, weights: Array) -> None:
-        """Take the reach under which outcomes are most likely, or the next where it is nearly as good; restate what was learnt.
+        """Choose the reach that makes the outcomes most likely, or the next larger one if nearly as good; convert what was learnt.
 
-        A reach that is a little too large costs little. One that is too small shrinks effects, and intervals miss them. Scaling the
-        features by it, rather than the penalty, leaves one ridge λI for features and constant, as forgetting needs it.
+        A reach that is a little too large costs little; one that is too small shrinks effects, and intervals miss them. It scales
+        the features rather than the penalty, so that features and constant keep the single ridge λI that forgetting needs.
         """
         n, old = len(weights), float(self.reach[0])
         Z, ridge = self._extended(self.rows[:n]), self._ridge * np.eye(self.n_features + 1)
@@ -290,7 +290,7 @@ class Logistic(BlockModel):
                 # The next mode is near this one.
                 theta = D * mode
         best = int(np.argmax(likely))
-        # Where nothing speaks for a larger reach than the first, as where all outcomes failed, it stays.
+        # If nothing favours a larger reach than the first, for example if all outcomes failed, it stays.
         if 0 < best < len(_REACHES) - 1 and likely[best + 1] >= likely[best] - _NEARLY:
             best += 1
         self.reach[0] = _REACHES[best]
@@ -301,7 +301,7 @@ class Logistic(BlockModel):
         self._views.Theta[:, 0] /= D
 
     def _rows_by_block(self) -> Iterator[tuple[int, int, Ids]]:
-        """Each block, the output that it is for, and which of the rows that are kept are its own."""
+        """Each block, its output, and which of the kept rows belong to it."""
         for block in range(len(self.before_S)):
             i = block % self.n_outputs
             yield block, i, np.flatnonzero(self.which[: self.kept[0]] == block - i)

@@ -1,4 +1,4 @@
-"""The members of an ensemble, fitted: each to outcomes as often as its bootstrap counts them; and what they expect of rows."""
+"""The fitted members of an ensemble, each weighting outcomes by its own bootstrap, and their predictions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tightrope.models.outcome_memory import Sample, bootstrap_weights
 from tightrope.models.trees import FlatTrees, TreeSum, tree_sum
 from tightrope.validation import Array
 
-# Of one fit at a time: how many threads a library may use is set for the whole process.
+# One fit at a time: a library's number of threads is a setting of the whole process.
 _FITTING = Lock()
 
 
@@ -38,13 +38,13 @@ class Plan(NamedTuple):
         return 1 if self.shared or self.n_actions is None else self.n_actions
 
     def worth(self, times: Array, now: float) -> Array:
-        """What outcomes of these times count now, (n,): half as much with every half-life."""
+        """How much outcomes from these times count now, (n,): half as much with every half-life."""
         if self.half_life is None:
             return np.ones(len(times))
         return np.asarray(np.exp2((times - now) / self.half_life))
 
     def layers(self, n_features: int) -> tuple[int, ...]:
-        """How wide the layers of its networks are, where it has networks that go on from fit to fit."""
+        """The layer widths of its networks, if it has networks that continue from fit to fit."""
         return self.recipe.layers(n_features + (self.n_actions or 0 if self.shared else 0))
 
     def no_weights(self, n_features: int) -> Array:
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
         return np.zeros((self.members * self.groups * self.n_outputs if count else 0, count))
 
     def inputs(self, features: Array, actions: Ids) -> Array:
-        """What an estimator is given of rows: features, and which action it is where all share one."""
+        """An estimator's inputs: features, and the action if all actions share one estimator."""
         if not self.shared or self.n_actions is None:
             return features
         return np.concatenate([features, np.eye(self.n_actions)[actions]], axis=1)
@@ -96,9 +96,9 @@ class Members(NamedTuple):
 
 
 def fit_members(plan: Plan, sample: Sample, begun: int, now: float, start: Array | None = None) -> Members:
-    """Every member fitted to a sample that was chosen after outcome number `begun`, at time `now`.
+    """Fit every member to a sample that was chosen after outcome number `begun`, at time `now`.
 
-    A function of these alone, and of the weights `start` that networks go on from, one row for each.
+    The result depends only on these, and on the weights `start` that networks continue from, one row for each.
     """
     centre, unit, feature_centre, feature_unit = _scales(plan, sample)
     worth = plan.worth(sample.times, now)
@@ -124,7 +124,7 @@ def fit_members(plan: Plan, sample: Sample, begun: int, now: float, start: Array
 
 
 def restored_members(plan: Plan, sample: Sample, weights: Array) -> Members:
-    """Networks with these weights, that were fitted to this sample."""
+    """Networks with these weights, which were fitted to this sample."""
     between, layers = str(plan.recipe.params.get("activation", "relu")), plan.layers(sample.features.shape[1])
     shape = plan.members, plan.n_outputs
     predictor = StackedNetworks(weights, layers, between, "identity", *shape)
@@ -142,14 +142,14 @@ def _scales(plan: Plan, sample: Sample) -> tuple[Array, Array, Array, Array]:
 
 
 def units_of(outcomes: Array) -> Array:
-    """What outcomes vary by; their size where they do not vary, and 1 for nothing but zeros."""
+    """The standard deviation of outcomes; their size if they do not vary, and 1 if all are zero."""
     spread = outcomes.std(axis=0) if len(outcomes) else np.zeros(outcomes.shape[1])
     size = np.abs(outcomes).max(axis=0, initial=0.0)
     return np.where(spread > 1e-9 * size, spread, np.where(size > 0.0, size, 1.0))
 
 
 def _with_made_up(plan: Plan, sample: Sample, weights: Array, draws: np.random.Generator) -> tuple[Any, ...]:
-    """The sample and, for each action, a few rounds that never were: contexts that were seen, the best or the worst outcome.
+    """The sample plus a few imaginary rounds per action: contexts that were seen, with the best or the worst outcome.
 
     Without them all members agree on an action that never earned anything, and none would try it again.
     """
@@ -192,7 +192,7 @@ def _predictor(plan: Plan, said: Sequence[Any]) -> Predictor:
 
 
 class OneByOne:
-    """Estimators that can't be laid out side by side: each is asked by itself, once for all rows of its group."""
+    """Estimators that can't be evaluated side by side: each predicts on its own, once for all rows of its group."""
 
     def __init__(self, recipe: Recipe, fitted: Sequence[Any], members: int, outputs: int) -> None:
         self.recipe, self.fitted, self.members, self.outputs = recipe, fitted, members, outputs
@@ -211,13 +211,13 @@ class OneByOne:
 
 
 def _random_state(seed: int, *which: int) -> int:
-    """A stream for each estimator, the same in every fit, so that two fits differ by their data alone."""
+    """A random stream for each estimator, the same in every fit, so that two fits differ only by their data."""
     return int(np.random.SeedSequence([seed, *which]).generate_state(1)[0] >> 1)
 
 
 @cache
 def _one_thread() -> Callable[[], AbstractContextManager[Any]]:
-    """Libraries add up in another order on another number of threads; on one they give the same bits everywhere."""
+    """Libraries sum in an order that depends on the number of threads; one thread gives the same bits everywhere."""
     try:
         from threadpoolctl import ThreadpoolController
     except ModuleNotFoundError:

@@ -1,8 +1,8 @@
-"""What every model offers, and models by name.
+"""The contract of every model, and models by name.
 
-A model is frozen settings plus arrays: what is believed of a reward, or of several costs, from what was seen. A policy takes a
-copy of the one that it is given, so that a model that has learnt from past data gives the policy a warm start, and one object
-may be named twice. `docs/models.md` shows one of your own, in one file, from a simulation to the service.
+A model is frozen settings plus arrays: its estimate of a reward, or of several costs, from what it has seen. A policy copies the
+model that it gets, so a model that has learnt from past data gives the policy a warm start, and one object may be passed twice.
+`docs/models.md` shows one of your own, in one file, from a simulation to the service.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ register = MODELS.register
 class Model(ABC):
     """One quantity, or several, learnt from features, from the action, or from both.
 
-    A model of your own defines `means`, `learn`, `arrays` and one of `deviations` and `widths`, and keeps every parameter of its
-    constructor in an attribute of the same name, as plain data. The constructor is given `n_actions` and `n_features` where it
-    asks for them, and `n_outputs`, how many quantities it is to learn. Everything else follows: any policy that takes models
-    can be simulated, compared, saved and served with it, by the plain path.
+    Your own model defines `means`, `learn`, `arrays` and one of `deviations` and `widths`, and keeps every parameter of its
+    constructor in an attribute of the same name, as plain data. The constructor gets `n_actions` and `n_features` if it has these
+    parameters, and `n_outputs`, the number of quantities to learn. Everything else follows: any policy that takes models can be
+    simulated, compared, saved and served with it, by the plain path.
 
-    `features` are rows (n, n_features) and `actions` their action ids (n,), None where the model does not tell actions apart; they
-    come checked from a policy. Answers are (n,), or (n, n_outputs) where there are several outputs.
+    `features` are rows (n, n_features) and `actions` their action ids (n,), None if the model does not tell actions apart; a policy
+    has already checked them. Answers are (n,), or (n, n_outputs) if there are several outputs.
     """
 
     kind: ClassVar[str]
     n_features: int = 0
     n_actions: int | None = None
     n_outputs: int = 1
-    # The sizes that nobody typed, which a policy will tell.
+    # The sizes that were not given; a policy will supply them.
     _missing: tuple[str, ...] = ()
 
     def __init_subclass__(cls) -> None:
@@ -67,16 +67,16 @@ class Model(ABC):
 
     @abstractmethod
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
-        """Take in one outcome, a number or n_outputs of them, seen at `features` (n_features,) for `action`."""
+        """Learn one outcome, a number or n_outputs of them, seen at `features` (n_features,) for `action`."""
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies, of the same shapes at all times, but see `make_room`."""
 
     def grow(self, n_actions: int) -> None:
-        """Know `n_actions` actions: new ones come behind those that there are, of which all that was learnt stays as it is.
+        """Extend the model to `n_actions` actions: new ones come last, and what was learnt about the others stays as it is.
 
-        Here arrays get longer along the axes that actions are counted along; a model that lays them out otherwise defines it.
+        By default arrays get longer along the axes of actions; a model with another layout overrides this.
         """
         before = {name: array.copy() for name, array in self.arrays().items()}
         if self._begin_anew_with(n_actions):
@@ -84,14 +84,14 @@ class Model(ABC):
             keep_entries(before, self.arrays())
 
     def _begin_anew_with(self, n_actions: int) -> bool:
-        """Be as a new model for more actions; whether there are more."""
+        """Become a new model for more actions; returns whether there are more."""
         if not more_actions(self, n_actions):
             return False
         type(self).__init__(self, **arguments(self) | {"n_actions": n_actions})
         return True
 
     def widths(self, features: Any = None, actions: Any = None) -> Array:
-        """How unsure the means are, before any radius: ‖φ‖_{Σ⁻¹} where there is a Σ, else the standard deviation."""
+        """How uncertain the means are, before any radius: ‖φ‖_{Σ⁻¹} if there is a Σ, else the standard deviation."""
         return self.deviations(features, actions)
 
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
@@ -121,16 +121,16 @@ class Model(ABC):
         return not self._missing
 
     def _shaped(self, values: Array) -> Array:
-        """Answers (n, n_outputs) as they are given: (n,) where there is one output."""
+        """Answers (n, n_outputs) in the shape that callers get: (n,) if there is one output."""
         return values.reshape(-1) if self.n_outputs == 1 else values
 
     def _take_half_life(self, value: Any) -> None:
-        """Keep how fast it forgets, as it was stated and in numbers."""
+        """Store the half-life, as given and in numbers."""
         self._fades = fades = half_life_of(value)
         self.half_life: float | str | None = value if fades is None or not fades.tick else fades.length
 
     def _shown(self, **settings: float) -> str:
-        """As it is written in Python, with its sizes and these settings."""
+        """The Python expression for it, with its sizes and these settings."""
         sizes = [str(one) for one in (self.n_actions, self.n_features) if one]
         stated = [f"{name}={value:g}" for name, value in settings.items()]
         return f"{type(self).__name__}({', '.join(sizes + stated)}{shown_half_life(self.half_life)})"
@@ -145,31 +145,31 @@ class Model(ABC):
 
 
 def arguments(model: Model) -> dict[str, Any]:
-    """What its constructor was given: its settings but for the name of its class."""
+    """The arguments of its constructor: its settings without the name of its class."""
     return {name: value for name, value in model.settings().items() if name != "model"}
 
 
 def make_room(model: Model, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Have the own arrays take the shapes of these, which are about to be copied into them; for a model whose arrays grow."""
+    """Give its own arrays the shapes of these, which are about to be copied into them; for a model whose arrays grow."""
     if (own := getattr(type(model), "make_room", None)) is not None:
         own(model, arrays)
 
 
 def under(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Those whose names begin with this one and a slash, by the rest of their names."""
+    """The arrays whose names begin with this prefix and a slash, by the rest of their names."""
     own = f"{name}/"
     return {key.removeprefix(own): array for key, array in arrays.items() if key.startswith(own)}
 
 
 def take_arrays(model: Model, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Become the model of equal settings that gave these arrays."""
+    """Become the model, with equal settings, that these arrays came from."""
     make_room(model, arrays)
     for name, array in model.arrays().items():
         array[...] = arrays[name]
 
 
 class SizesMissing(InvalidInput, AttributeError):
-    """A model is asked before it knows how many actions or features there are."""
+    """A model was used before it knew how many actions or features there are."""
 
 
 def missing_sizes(model: Model) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ def size(name: str, value: Any, *, low: int) -> int | None:
 
 
 def more_actions(model: Model, n_actions: Any) -> bool:
-    """Whether a model is to know more actions than it does; fewer are refused, for ids never change."""
+    """Whether a model must grow to more actions; fewer are refused, because ids never change."""
     n, known = whole_number("n_actions", n_actions, low=1), model.n_actions
     if known is not None and n < known:
         must = f"be at least {known}, since actions are never taken away"
@@ -190,7 +190,7 @@ def more_actions(model: Model, n_actions: Any) -> bool:
 
 
 def keep_entries(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> None:
-    """What the arrays of a model were, as the first entries of those that it has now."""
+    """Copy the old arrays of a model into the first entries of its new ones."""
     for name, array in after.items():
         array[tuple(map(slice, before[name].shape))] = before[name]
 
@@ -226,12 +226,12 @@ def known_action(action: Any, n_actions: int) -> int:
     return a
 
 
-# A draw of the policy's own stream: n standard normals for a slot.
+# A draw from the policy's own stream: n standard normals for a slot.
 Normals: TypeAlias = Callable[[int, int], Array]
 
 
 class HalfLife(NamedTuple):
-    """How long it is, and by how much an outcome moves time: 1 where rounds are counted, 0 where time is told in seconds."""
+    """The half-life, and by how much an outcome advances time: 1 if it counts rounds, 0 if it is in seconds."""
 
     length: float
     tick: float

@@ -1,4 +1,4 @@
-"""Small networks of equal shape, fitted by a library, asked side by side."""
+"""Small networks of equal shape, fitted by a library and evaluated side by side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 class Network(NamedTuple):
-    """All weights, then all biases, in one row; how wide the layers are, what stands between them and behind the last."""
+    """All weights, then all biases, in one row; the layer widths, and the activations between layers and after the last."""
 
     flat: Array
     layers: tuple[int, ...]
@@ -67,7 +67,7 @@ def _parted(flat: Array, layers: Sequence[int]) -> tuple[list[Array], list[Array
 class StackedNetworks:
     """Networks by member, group and output, (M, G, n_outputs) in all, a row of `flat` for each.
 
-    A row that is a number and then NaN is that number whatever is asked.
+    A row that holds a number followed by NaN always predicts that number.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class StackedNetworks:
         constant = np.isnan(flat[:, -1])
         self.constant = np.where(constant, flat[:, 0], np.nan).reshape(shape)
         weights, biases = _parted(np.where(constant[:, None], 0.0, flat), layers)
-        # Layers by group, so that the rows of a group meet all its networks in one product: (G, M · n_outputs, …).
+        # Layers by group, so that one product covers a group's rows and all its networks: (G, M · n_outputs, …).
         self.weights = [_by_group(W, shape) for W in weights]
         self.biases = [_by_group(b[:, None, :], shape) for b in biases]
 

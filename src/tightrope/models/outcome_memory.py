@@ -1,4 +1,4 @@
-"""The outcomes that a model keeps for its next fit: so many at most, by a rule that says which."""
+"""The outcomes that a model keeps for its next fit: a limited number, chosen by a rule."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tightrope.kernels import bootstrap
 from tightrope.models.model import NO_DECISION, Ids
 from tightrope.validation import Array, require_choice, whole_number
 
-# What a row is in: the sample that the fit in force was made of, that of the fit that is to follow it; or it was passed over for
-# that one. A row that has come since is in none.
+# The state of a row: in the sample of the fit in force, in the sample of the next fit, or passed over for the next fit. A newer row
+# is in none of them.
 IN_FORCE, NEXT, PASSED_OVER = np.int8(1), np.int8(2), np.int8(4)
 _SMALLEST = 64
 
@@ -32,10 +32,10 @@ class Sample(NamedTuple):
 class KeptOutcomes:
     """A bounded memory of outcomes, in order of arrival.
 
-    A fit is made of a sample that `choose` picks from what is here. What comes later waits, and nothing that the fit in force was
-    made of is dropped, so that it can be made again from the arrays at any time. `take_up` puts the chosen sample in force and
-    forgets the rest. A sample has `limit` outcomes; `rule` says which stay when there are more: the newest ("recent"), an even
-    sample of all that ever came ("reservoir", drawn by `seed`), or half and half ("both").
+    A fit uses a sample that `choose` picks from the memory. Later outcomes wait, and no row of the fit in force is dropped, so that
+    it can be made again from the arrays at any time. `take_up` puts the chosen sample in force and forgets the rest. A sample has
+    `limit` outcomes; `rule` says which stay if there are more: the newest ("recent"), an even sample of all that ever came
+    ("reservoir", drawn by `seed`), or half and half ("both").
     """
 
     def __init__(self, n_features: int, n_outputs: int, *, limit: int, rule: str, seed: int) -> None:
@@ -58,7 +58,7 @@ class KeptOutcomes:
         return int(self.used[0])
 
     def add(self, *row: Any, decision: int = NO_DECISION) -> None:
-        """One more outcome, as `Sample` has it and of a decision by its number; numbers and times of outcomes only rise."""
+        """Add an outcome, in the form of `Sample`, with the number of its decision; numbers and times of outcomes only increase."""
         i = len(self)
         if i == len(self._rows["numbers"]):
             self._reserve(2 * i)
@@ -96,11 +96,11 @@ class KeptOutcomes:
         return Sample(*(self._rows[name][:n] for name in Sample._fields))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: the arrays themselves, which have more room than they use and double when it is used up."""
+        """The state, by name: the arrays themselves, which have spare room and double when it is used up."""
         return {"used": self.used, **self._rows}
 
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Have room for as many outcomes as these arrays; refused where they do not belong together."""
+        """Make room for as many outcomes as these arrays hold; refused if their lengths differ."""
         rooms = {len(arrays[name]) if arrays[name].ndim else 0 for name in self._rows}
         if len(rooms) != 1 or arrays["used"].shape != (1,) or not 0 <= arrays["used"][0] <= max(rooms):
             raise ValueError(f"kept outcomes must have one length, but have room for {sorted(rooms)}")
@@ -127,7 +127,7 @@ class KeptOutcomes:
             return np.arange(n)
         newest = {"recent": limit, "reservoir": 0, "both": math.ceil(limit / 2)}[self.rule]
         older = numbers[: n - newest]
-        # An outcome's priority never changes, so that the highest of those kept and those that came are the highest of all.
+        # An outcome's priority never changes, so the highest among kept and new ones are the highest of all.
         drawn = np.empty(len(older))
         bootstrap.priorities(self.seed, older, drawn)
         picked = np.sort(np.argsort(-drawn, kind="stable")[: limit - newest])
@@ -135,7 +135,7 @@ class KeptOutcomes:
 
 
 def keep_rows(arrays: Iterable[NDArray[Any]], which: Ids, n: int) -> int:
-    """Move these of the first n rows to the front of each array, and put zeros in the place of the others; how many are left."""
+    """Move these of the first n rows to the front of each array and zero the others; returns how many are left."""
     left = len(which)
     for array in arrays:
         array[:left] = array[which]
@@ -146,8 +146,8 @@ def keep_rows(arrays: Iterable[NDArray[Any]], which: Ids, n: int) -> int:
 def bootstrap_weights(seed: int, numbers: Ids, worth: Array, members: int) -> Array:
     """How often each outcome counts for each member, (n, members): Poisson of the mean `worth` (n,), drawn once by its number.
 
-    An outcome that is worth less with age drops out member by member, and never comes back. A single member has no bootstrap: an
-    outcome counts once until it drops out.
+    As an outcome loses worth with age, it drops out of one member after another and never comes back. A single member has no
+    bootstrap: an outcome counts once until it drops out.
     """
     if members == 1:
         drawn = np.empty(len(numbers))

@@ -1,4 +1,4 @@
-"""Ridge regression on features that tell actions apart by themselves."""
+"""Ridge regression on features that describe actions by themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Ridge(RidgeRegression):
     Parameters
     ----------
     n_features : int, optional
-        d, the length of φ; ‖φ‖ ≤ 1 is asked for. By default as long as the first that its policy is shown.
+        d, the length of φ, with ‖φ‖ ≤ 1. By default the length of the first φ that its policy sees.
     bonus : float
         Multiplies the radius √β; 1 is the paper's.
     m : float
@@ -26,10 +26,10 @@ class Ridge(RidgeRegression):
     ridge : float
         λ in Σ = λI + Σ φφᵀ; at least 1e-8.
     n_outputs : int
-        Quantities learnt from the same features. A policy sets it to the number of costs that it learns.
+        How many quantities are learnt from the same features. A policy sets it to the number of costs that it learns.
     half_life : float or str, optional
-        Outcomes learnt until one counts half of what it did (`tightrope.kernels.forgetting`), or, in the service, a time such as
-        "2h"; None forgets nothing. What is proved of the paper's policy is proved without it.
+        How many outcomes until one counts half as much (`tightrope.kernels.forgetting`), or, in the service, a time such as "2h";
+        None forgets nothing. The proofs for the paper's policy assume None.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What ridge regression on features is made of, whether all actions share its parameters or each has its own."""
+"""Ridge regression on features, whether all actions share its parameters or each has its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALLEST_RIDGE = 1e-8
 class RidgeRegression(Model):
     """Ridge regression in `blocks`, each with its Σ, Σ⁻¹, b and θ̂; all arrays are views of one, `flat`, which kernels read."""
 
-    # By the plain path where it forgets.
+    # A model that forgets has no kernels.
     compiled: str | None = "ridge"
     unit_features: ClassVar[bool] = True
 
@@ -77,7 +77,7 @@ class RidgeRegression(Model):
         return {name: getattr(self, name) for name in names if name != "ages" or self.half_life is not None}
 
     def grow(self, n_actions: int) -> None:
-        """Know so many actions; the radius becomes that of all their dimensions, and those that are new are born now."""
+        """Extend to `n_actions` actions; the radius becomes that of all their dimensions, and the age of new ones starts now."""
         known = len(self.Sigma)
         Model.grow(self, n_actions)
         self.stat[-1] = dimension(self)
@@ -103,7 +103,7 @@ class RidgeRegression(Model):
         return float(self.bonus * root_beta)
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
-        """By action whether Σ_j is λI still; None where all share one."""
+        """For each action whether Σ_j is still λI; None if all share one."""
         if self.n_actions is None:
             return None
         return np.asarray(np.trace(self.Sigma, axis1=1, axis2=2) <= self.ridge * self.n_features)

@@ -1,4 +1,4 @@
-"""Models whose sizes nobody typed: what is known of a problem's sizes, and a model that waits for them."""
+"""Models without given sizes: what is known about a problem's sizes, and a model that waits for them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SIZES = ("n_actions", "n_features")
 
 
 class Sizes(NamedTuple):
-    """What a model is made for: `n_features` numbers for each action (`per_action`), or once for all; 0 for arms alone.
+    """The sizes that a model is made for: `n_features` numbers per action (`per_action`), or once for all; 0 if only arms.
 
-    `n_actions` is None where nothing tells.
+    `n_actions` is None if it is not known.
     """
 
     n_actions: int | None
@@ -26,7 +26,7 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Unsized:
-    """A model as it was asked for, by name or without sizes; `sized` makes it."""
+    """A model as it was given, by name or without sizes; `sized` makes it."""
 
     settings: Mapping[str, Any]
 
@@ -48,7 +48,7 @@ class Unsized:
 
 
 def read_model(name: str, given: Any) -> Model | Unsized:
-    """A model as a policy is given it: an object, a registered name, or settings with the name under `model`.
+    """A model as passed to a policy: an object, a registered name, or settings with the name under `model`.
 
     >>> read_model("reward", "linear")
     'linear'
@@ -81,9 +81,9 @@ def read_model(name: str, given: Any) -> Model | Unsized:
 
 
 def sized(made: Any, sizes: Sizes, **settings: Any) -> Model:
-    """A model of a class for these sizes: the class says how with `sized`, or takes those that its constructor asks for.
+    """A model of a class for these sizes: the class defines `sized`, or its constructor takes the sizes that it asks for.
 
-    One that takes features alone is given e_j ⊗ x where there is one x for all actions.
+    One that takes only features gets e_j ⊗ x if there is one x for all actions.
     """
     if (own := getattr(made, "sized", None)) is not None:
         model: Model = own(sizes, **settings)
@@ -98,13 +98,13 @@ def sized(made: Any, sizes: Sizes, **settings: Any) -> Model:
 
 
 def shared_or_each(made: Callable[..., Any], /, sizes: Sizes, **settings: Any) -> Any:
-    """`sized` of a class that shares its parameters between actions which have features of their own, else has some for each."""
+    """`sized` for a class whose actions share parameters if each has its own features, and otherwise have their own parameters."""
     known = {"n_actions": None if sizes.per_action else sizes.n_actions, "n_features": sizes.n_features}
     return made(**known | settings)
 
 
 def model_class(kind: str, sizes: Sizes, *where: Any) -> Any:
-    """The class behind a name, where a problem has these sizes: "linear" stands for three."""
+    """The class behind a name, for a problem of these sizes: "linear" stands for three."""
     made = MODELS.find(kind, *where)
     return made.fitting(sizes) if hasattr(made, "fitting") else made
 
@@ -115,5 +115,5 @@ def parameters_of(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings without the sizes that nobody typed."""
+    """Settings without the sizes that were not given."""
     return {name: value for name, value in settings.items() if name not in SIZES or value is not None}

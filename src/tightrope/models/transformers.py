@@ -36,7 +36,7 @@ def as_data(transformer: Any) -> Any:
 
 
 def from_data(data: Any, *, seed: int = 0, rows: int = 0) -> Any:
-    """The transformer that `as_data` described, not fitted; what draws gets the seed. `rows`: how many it will be fitted to."""
+    """The transformer that `as_data` described, not fitted; random parts get the seed. `rows`: how many it will be fitted to."""
 
     def make(kind: str, settings: dict[str, Any]) -> Any:
         if kind in NAMES:
@@ -64,7 +64,7 @@ def _named(kind: str, settings: dict[str, Any], rows: int) -> Any:
     if kind == "splines":
         usual = {"n_knots": 5, "knots": "quantile", "extrapolation": "constant", "include_bias": False}
         return SplineTransformer(**{**usual, **settings})
-    # Of features that are scaled this is the width that scikit-learn calls "scale".
+    # For scaled features this is the width that scikit-learn calls "scale".
     if kind == "fourier":
         drawn = RBFSampler(**{"gamma": "scale", "n_components": 300, **settings})
         return make_pipeline(StandardScaler(), drawn) if rows else drawn
@@ -76,7 +76,7 @@ def _named(kind: str, settings: dict[str, Any], rows: int) -> Any:
 def fitted(data: str, seed: int, rows: bytes, n_features: int) -> tuple[Transform, int]:
     """The transformer in `data` (JSON), fitted to rows, as a function of rows (n, p) to (n, size); and that size.
 
-    The last ones are kept: copies of a model, and those that were restored, share them.
+    The latest ones are cached: copies of a model, and restored models, share them.
     """
     X = np.frombuffer(rows).reshape(-1, n_features)
     made = from_data(json.loads(data), seed=seed, rows=len(X))
@@ -95,7 +95,7 @@ def usual_size(data: str, first: int, n_features: int) -> int:
     return fitted(data, 0, rows.tobytes(), n_features)[1]
 
 
-# scikit-learn checks what it is given at a cost of 0.1 ms a step. What is common is computed here, from what it has fitted.
+# scikit-learn's input checks cost 0.1 ms per step. Common transformers are computed here, from its fitted parameters.
 
 
 def _fast(made: Any) -> Transform:

@@ -1,4 +1,4 @@
-"""Trees that a library has fitted, as flat arrays that one compiled kernel walks for all members, actions and rows at once.
+"""Trees fitted by a library, as flat arrays that one compiled kernel walks for all members, actions and rows at once.
 
 A library's own `predict` takes a millisecond for a single row, and sixty of them take too long for a decision. The arrays give the
 same numbers, up to the order in which trees are added up.
@@ -40,7 +40,7 @@ class Tree(NamedTuple):
 class TreeSum(NamedTuple):
     """What one fitted estimator predicts: `base` and the leaves of its trees, through a logistic function for a boosted classifier.
 
-    `single` where the library rounds features to single precision before it asks.
+    `single`: whether the library rounds features to single precision first.
     """
 
     trees: Sequence[Tree]
@@ -103,7 +103,7 @@ def _joined(parts: list[Any], dtype: Any) -> Any:
 
 
 def tree_sum(estimator: Any) -> TreeSum | None:
-    """A fitted estimator as a sum of trees; None where it is not one, or asks what the kernel can't.
+    """A fitted estimator as a sum of trees; None if it is not one, or has splits that the kernel can't do.
 
     Single trees, forests and histogram boosting of scikit-learn, boosters of LightGBM and XGBoost: regressors of one quantity, and
     classifiers of the classes 0 and 1, of which it is the probability of 1.
@@ -112,7 +112,7 @@ def tree_sum(estimator: Any) -> TreeSum | None:
         return _averaged([estimator])
     if hasattr(estimator, "_predictors"):
         return _boosted(estimator)
-    # What a release writes otherwise is left to the library.
+    # If a release writes another format, the library's own predict is used.
     with contextlib.suppress(KeyError, ValueError):
         if hasattr(estimator, "booster_"):
             return _lightgbm(estimator.booster_.model_to_string())
@@ -132,7 +132,7 @@ def _averaged(fitted: Sequence[Any]) -> TreeSum | None:
         classes = getattr(one, "n_classes_", 1)
         if tree.n_outputs != 1 or classes > 2:
             return None
-        # A classifier that has seen one class alone is a constant, which whoever fits it knows without.
+        # A classifier that has seen only one class is a constant; the code that fits it handles that.
         value = tree.value[:, 0, classes - 1] / len(fitted)
         found.append(Tree(tree.feature, tree.threshold, tree.children_left, tree.children_right, value))
     return TreeSum(found, 0.0, single=True)

@@ -1,4 +1,4 @@
-"""What a policy would have earned and cost, from decisions that another one made and logged.
+"""What a policy would have earned and cost, estimated from the logged decisions of another one.
 
 Four estimators, for the reward and for the mean cost of each constraint. With w = π(a|x) / p(a|x), target over log:
 

@@ -22,7 +22,7 @@ _SHRINK = 5.0  # rows: with less the noise of rare cells spoils the intervals of
 
 
 def outcomes_of(log: Log) -> Array:
-    """What must be weighted, (n, M): rewards, and the costs that are known of what was done alone."""
+    """The outcomes that need weights, (n, M): rewards, and costs that are known only for the action taken."""
     return np.column_stack([log.rewards, log.costs]) if log.costs.ndim == 2 else log.rewards[:, None]
 
 
@@ -62,7 +62,7 @@ def interval(
     skewness = (units**3).mean(axis=0) / safe**1.5 / np.sqrt(G)
     error = np.sqrt(variance / G)
     low, high = (values - error * _unskewed(x, skewness) for x in (quantile, -quantile))
-    # One value and nothing else: as far as (1 − level)/2 of the chance lets it be from the ends of what the log shows.
+    # Only one value was seen: the exact binomial interval towards the ends of the range that the log shows.
     unseen = 1.0 - ((1.0 - LEVEL) / 2) ** (1.0 / max(1.0, effective))
     return (
         np.where(flat, values - unseen * np.maximum(0.0, values - outcomes.min(axis=0)), low),
@@ -79,7 +79,7 @@ def _unskewed(x: float, s: Array) -> Array:
 
 
 def degrees_of_freedom(w: Array) -> float:
-    """Those of the estimated variance of an average with weights w (n,): (Σw²)² / Σw⁴ − 1."""
+    """The degrees of freedom of the estimated variance of an average with weights w (n,): (Σw²)² / Σw⁴ − 1."""
     return float((w**2).sum() ** 2 / (w**4).sum()) - 1.0
 
 
@@ -93,7 +93,7 @@ def summed(values: Array, groups: Codes | None) -> Array:
 
 
 def mean_and_error(values: Array, groups: Codes | None) -> tuple[float, float]:
-    """The mean of (n,) and its standard error, by group where there are any."""
+    """The mean of (n,) and its standard error, by group if there are groups."""
     mean = float(values.mean())
     sums = summed(values - mean, groups)
     return mean, float(np.sqrt((sums**2).sum() * sums.size / max(1, sums.size - 1))) / len(values)
@@ -103,7 +103,7 @@ def predictions(log: Log, outcomes: Array) -> Array:
     """ŷ of every action in every row, (n, J, M), fitted on the rows of other folds; on earlier ones for rows `in_order`."""
     n, J = log.n_rows, log.n_actions
     fitted = np.empty((n, J, outcomes.shape[1]))
-    # Numbers of contexts may be any ids: those that occur are numbered anew.
+    # Context numbers may be any ids: those that occur are renumbered.
     context: NDArray[Any] = np.zeros(n, dtype=np.int64) if log.contexts is None else log.contexts
     if context.ndim == 1:
         context = np.unique(context, return_inverse=True)[1]
@@ -118,7 +118,7 @@ def parts(log: Log) -> Iterator[tuple[Mask, Mask]]:
     rows = np.arange(log.n_rows)
     units = rows if log.in_order or log.groups is None else log.groups
     first = min(_FIRST, log.n_rows) if log.in_order else log.n_rows
-    # The first rows have too few before them: that they look at each other is of no consequence among many.
+    # The first rows have too few rows before them, so they are fitted on each other; among many rows that does no harm.
     folds = np.where(rows < first, units % _FOLDS, -1)
     for fold in range(_FOLDS):
         if (folds == fold).any():
@@ -138,7 +138,7 @@ def _action_means(actions: Codes, outcomes: Array, J: int) -> Array:
 
 
 def _cell_means(context: Codes, actions: Codes, outcomes: Array, J: int, seen: Mask, unseen: Mask) -> Array:
-    """Averages by context and action, drawn to the action's as if that had been seen `_SHRINK` times more in each."""
+    """Averages by context and action, shrunk to the action's average as if it had been seen `_SHRINK` more times in each."""
     C, M = int(context.max()) + 1, outcomes.shape[1]
     means = _action_means(actions[seen], outcomes[seen], J)
     cell = context[seen] * J + actions[seen]

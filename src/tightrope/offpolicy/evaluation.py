@@ -1,4 +1,4 @@
-"""What a target would have earned and cost by a log, with intervals, verdicts and doubts."""
+"""What a target would have earned and cost, judging by a log, with intervals, verdicts and doubts."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tightrope.words import Shown
 
 Target: TypeAlias = ArrayLike | Callable[[Any], ArrayLike]
 
-_CERTAIN = 1e-9  # a propensity this near to 1 leaves nothing to the other actions
+_CERTAIN = 1e-9  # a propensity this close to 1 leaves nothing for the other actions
 _FEW_ROWS = 30
 _HEAVY = 0.1
 _OFF_BALANCE = 4.0  # standard errors
 _UNEVEN = 0.3  # skewness / √n: about that of 11 successes among many failures
 
-# Of a target with rules that never mixes.
+# For a target with rules that never mixes.
 SNAPSHOT: Final = (
-    "the target takes one action for certain in every row: if it is a moment of a policy that balances rules over time, by a "
-    "queue or prices, the verdicts are not that policy's, and evaluate_live judges it"
+    "the target takes one action for certain in every row: if it is a snapshot of a policy that balances rules over time, by a "
+    "queue or prices, the verdicts don't apply to that policy; use evaluate_live to judge it"
 )
 
 
@@ -38,9 +38,9 @@ SNAPSHOT: Final = (
 class Measure:
     """A mean under the target: `reward`, or the cost of a constraint, which must not exceed `limit`.
 
-    `low` and `high` are its 95 % interval, for what chance does in drawing rows. `bias` is how far what is left out of the target
-    may have moved the estimate, estimated from the log: by clipping, or where the log had no chance. It is not part of the
-    interval.
+    `low` and `high` are its 95 % interval, for the chance in drawing rows. `bias` is an estimate, from the log, of how far the
+    estimate may have moved because part of the target was left out: by clipping, or where the log had no chance. It is not part of
+    the interval.
 
     >>> Measure("icu", -0.05, -0.08, -0.02, bias=0.0, limit=0.0).verdict
     'satisfied with 95 % confidence'
@@ -55,7 +55,7 @@ class Measure:
 
     @property
     def verdict(self) -> str:
-        """In words, from the interval widened by the bias; each constraint for itself, not all at once."""
+        """The verdict, from the interval widened by the bias; for each constraint separately, not jointly."""
         if self.limit is None:
             return ""
         if self.high + self.bias <= self.limit:
@@ -67,12 +67,12 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How far target and log are apart: what the weights w look like, before clipping.
+    """How far target and log are apart: a summary of the weights w before clipping.
 
     `effective` is (Σw)² / Σw², the rows (or groups) of the target's own that the log is worth. The `mean`, with its standard
-    `error`, is 1 in expectation if propensities are right and overlap is complete. `zero` is the share of the rows that the target
-    would never have made, `cut` the share of the target that is left out: what clipping took off w on average, and what the target
-    does where the log had no chance of it.
+    `error`, is 1 in expectation if propensities are right and overlap is complete. `zero` is the share of rows whose action the
+    target would never have taken, `cut` the share of the target that is left out: what clipping took off w on average, and actions
+    of the target for which the log had no chance.
 
     >>> log = Log([0, 1, 0, 1], [1.0, 0.0, 1.0, 1.0], propensities=[0.5] * 4)
     >>> evaluate(log, [[1.0, 0.0]] * 4, "snips").weights.effective
@@ -107,7 +107,7 @@ class Evaluation(AsFrame):
     constraints: tuple[Measure, ...]
     weights: Weights
     doubts: tuple[str, ...]
-    # How many runs of how many rounds were averaged over, for a live policy.
+    # For a live policy: how many runs of how many rounds were averaged.
     runs: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
@@ -167,8 +167,7 @@ def evaluate(
     """Estimate the mean reward and the mean cost of every constraint that `target` would have had.
 
     Intervals are Student's, with the degrees of freedom that the weights leave, (Σw²)² / Σw⁴ − 1, and with Hall's correction for
-    skewness. Where all that was seen is one and the same value, they are the exact binomial ones between the ends of what
-    the whole log shows.
+    skewness. If only one value was seen, they are the exact binomial ones between the ends of the log's range.
 
     Parameters
     ----------
@@ -181,20 +180,20 @@ def evaluate(
     limits : number or (K,)
         What the mean costs must not exceed.
     clip : float >= 1, optional
-        Cut weights off at this. That narrows the intervals and moves the estimates, by as much as `Measure.bias` at most.
+        Cut weights off at this value. That narrows the intervals and moves the estimates, by at most `Measure.bias`.
     least_chance : float, optional
-        A propensity below this counts as no chance: with one in n the log shows such an action once, or not at all. By default one
-        in n for rows `in_order`, whose propensities may go to 0 as the policy that logged them learns, else 0.
+        A propensity below this counts as no chance: at 1/n the log shows such an action once or not at all. By default 1/n for rows
+        `in_order`, whose propensities may go to 0 as the logging policy learns, otherwise 0.
     may_miss : float
-        The share of the target's actions that may fall where the log had no chance. It is left out, and counted as clipping is.
+        The share of the target's actions for which the log may have had no chance. It is left out, and counted like clipping.
     seed : int
         Of the rows that "replay" keeps.
 
     Raises
     ------
     InvalidInput
-        Also if the log is deterministic, or has no chance of what the target does, in more than `may_miss` of it: no weight can
-        make up for what was never tried. `from_table` then fits a model, whose extrapolation is a guess.
+        Also if the log is deterministic, or if more than `may_miss` of the target's actions had no chance in it: no weight can make
+        up for what was never tried. `from_table` fits a model instead, but its extrapolation is a guess.
 
     Examples
     --------
@@ -202,8 +201,8 @@ def evaluate(
     >>> evaluate(log, [0, 0, 0], "ips")
     Traceback (most recent call last):
     ...
-    tightrope.errors.InvalidInput: the log is deterministic (every propensity is 1), so no row tells what another
-    action would have brought: ips needs actions drawn at random.
+    tightrope.errors.InvalidInput: the log is deterministic (every propensity is 1), so no row shows what another action would have
+    earned: ips needs actions drawn at random.
     """
     require_log(log)
     if method not in get_args(Method):
@@ -218,7 +217,7 @@ def require_log(log: Log) -> None:
     if not isinstance(log, Log):
         raise InvalidInput(field="log", must="be a Log", got=log)
     if log.tells_all:
-        raise InvalidInput("the log tells what every action earns: there is nothing left to estimate.")
+        raise InvalidInput("the log has the reward of every action; there is nothing to estimate.")
 
 
 def limits_of(log: Log, limits: ArrayLike) -> Array:
@@ -245,7 +244,7 @@ def estimated(
     low, high, uneven = estimators.interval(*found)
     bias = cut * spread
     if log.costs.ndim == 3:
-        # What every action costs is known: an ordinary average over contexts.
+        # The costs of every action are known: an ordinary average over contexts.
         scores = np.einsum("ij,ijk->ik", pi, log.costs)
         means = scores.mean(axis=0)
         G = per_group.size
@@ -279,7 +278,7 @@ class Weighed(NamedTuple):
 def weigh(
     log: Log, target: Target, method: str, clip: float | None, least_chance: float | None, may_miss: float
 ) -> Weighed:
-    """What `target` does, by how much it does what was logged more often than the log; refused where they don't overlap."""
+    """The target's probabilities, and the weights of the logged actions; refused if target and log don't overlap."""
     if clip is not None:
         finite_number("clip", clip, low=1.0)
     if least_chance is None:
@@ -291,7 +290,7 @@ def weigh(
     rows = np.arange(log.n_rows)
     raw = np.where(untried[rows, log.actions], 0.0, pi[rows, log.actions] / log.chances)
     if not raw.any():
-        raise InvalidInput("the target never does what was logged, so the log says nothing about it.")
+        raise InvalidInput("the target never takes a logged action, so the log says nothing about it.")
     return Weighed(pi, raw, raw if clip is None else np.minimum(raw, clip), missed)
 
 
@@ -316,7 +315,9 @@ def _probabilities(log: Log, target: Target) -> Array:
     n, J = log.n_rows, log.n_actions
     asked = target if isinstance(target, Policy) else getattr(target, "__self__", None)
     if isinstance(asked, Policy) and asked.hooks.n_constraints:
-        why = "which balances its rules over time: what it would do at one moment says nothing about them"
+        why = (
+            "which balances its rules over time: what it would do at one moment says nothing about its rules"
+        )
         came = Shown(f"a {asked.kind} policy, {why}")
         remedy = "evaluate_live(log, policy) judges what it does over a run."
         raise InvalidInput(field="target", must="be probabilities", got=came, remedy=remedy)
@@ -347,7 +348,7 @@ def _untried(log: Log, least: float) -> NDArray[np.bool_]:
 def _require_support(log: Log, pi: Array, untried: NDArray[np.bool_], method: str, may_miss: float) -> float:
     """The share of the target that falls where the log had no chance, at most `may_miss`."""
     if (log.chances >= 1.0 - _CERTAIN).all():
-        why = "no row tells what another action would have brought"
+        why = "no row shows what another action would have earned"
         needs = f"{method} needs actions drawn at random"
         raise InvalidInput(f"the log is deterministic (every propensity is 1), so {why}: {needs}.")
     missing = untried & (pi > 0)

@@ -1,4 +1,4 @@
-"""A policy that balances its rules over time, judged on a log by what it does over a whole run."""
+"""A policy that balances its rules over time, judged on a log by its actions over a whole run."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def evaluate_live(
     Each run has its own rows, drawn with replacement (by group, where there are groups). The spread between the runs is the
     uncertainty: of the outcomes that were logged, and of where the policy finds its balance, which depends on the rows.
 
-    What is estimated is the mean over these rounds in a world whose contexts are distributed as the log's. The estimates of
-    rewards stay as they are: what the policy would learn of them meanwhile is left out. Costs that it sees after acting are
-    made up from the log: fitted, with the residual of another row of the same action.
+    The estimate is the mean over these rounds in a world whose contexts are distributed like the log's. The policy's reward
+    estimates stay as they are: what it would learn meanwhile is left out. Costs that it sees after acting are simulated from the
+    log: fitted, plus the residual of another row of the same action.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ def evaluate_live(
     policy : Policy
         As it stands; it is not changed.
     offers : sequence of mappings, optional
-        What `decide` is given in each row. By default `features` are the log's contexts, where these are features, and `costs`
-        those of every action, where the log has them.
+        The arguments of `decide` in each row. By default `features` are the log's contexts, if these are features, and `costs`
+        those of every action, if the log has them.
     rounds : int, optional
         Of each run; by default as many as the log has rows.
     runs : int
@@ -108,7 +108,7 @@ def evaluate_live(
         scores = np.column_stack([scores, np.einsum("ij,ijk->ik", target, log.costs)])
         values = np.concatenate([fitted, log.costs], axis=2)
     means = _means(target, scores, values, played)
-    # Known costs need no weights: the mean of what the runs cost.
+    # Known costs need no weights: take the mean cost of the runs.
     centre = np.array([one.value for one in (found.reward, *found.constraints)])
     weighted = outcomes.shape[1]
     centre[weighted:] = means[:, weighted:].mean(axis=0)
@@ -159,7 +159,7 @@ class _Run(NamedTuple):
 
 
 class _LateCosts:
-    """Costs as a policy sees them after acting: of the row's own action as logged, of another fitted, with someone's residual."""
+    """Costs as a policy sees them after acting: as logged for the row's own action, else fitted plus another row's residual."""
 
     def __init__(self, log: Log, policy: Policy, means: Array) -> None:
         setting = policy.hooks.setting()
@@ -174,7 +174,7 @@ class _LateCosts:
         self.low, self.high = self.logged.min(axis=0), self.logged.max(axis=0)
 
     def draw(self, row: int, action: int, generator: np.random.Generator) -> Array:
-        """Of one round, (K_after,), within what the log shows."""
+        """The costs of one round, (K_after,), within the log's range."""
         if action == self.actions[row]:
             return np.asarray(self.logged[row])
         others = self.residuals[action]

@@ -30,7 +30,7 @@ Baseline: TypeAlias = Literal["auto", "fluid", "joint"]
 _MOST_ATOMS = 2**20
 _MOST_COSTS = 2**26  # entries of the atoms' costs: 512 MiB
 _BATCHES = 20
-_ATOMS, _CONTEXTS = 50_000, 4_000  # sampled unless it is said how many
+_ATOMS, _CONTEXTS = 50_000, 4_000  # how many are sampled by default
 _MOST_ROWS = 50_000  # of the program that looks for the smallest change of the limits
 
 
@@ -48,7 +48,7 @@ def solve(
     Parameters
     ----------
     env : Tabular or Custom
-        A `Custom` one must tell its means; contexts are drawn from it, 4,000 unless `samples` says otherwise.
+        A `Custom` one must have `means`; contexts are drawn from it, 4,000 unless `samples` says otherwise.
     epsilon : float or (K,)
         The tightness of the constraints.
     baseline : "auto", "fluid" or "joint"
@@ -64,7 +64,7 @@ def solve(
     Raises
     ------
     InfeasibleProblem
-        The message tells by how much, and names an irreducible set of constraints in conflict.
+        The message says by how much, and names an irreducible set of constraints in conflict.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class Benchmark:
 
 
 def benchmark(env: Environment | Custom, rounds: int) -> Benchmark:
-    """The optimum that a run of that many rounds is held against; in a drifting environment each phase has its own.
+    """The optimum that a run of that many rounds is compared with; in a drifting environment each phase has its own.
 
     >>> from tightrope.environments import Drifting, bandit
     >>> env = Drifting([bandit(threshold=0.1), bandit(threshold=0.1, costs_seen="after")])
@@ -176,7 +176,7 @@ class _Rows:
         return full
 
     def fewer(self, most: int) -> _Rows:
-        """At most about so many rows: those of contexts drawn by their weights, always the same."""
+        """At most about `most` rows: those of a fixed sample of contexts, drawn by their weights."""
         if self.mask.sum() <= most:
             return self
         n = max(1, most // self.mask.shape[1])
@@ -199,7 +199,7 @@ def _epsilon(given: ArrayLike, K: int) -> Array:
 
 def require_tabular(env: Any) -> None:
     if isinstance(env, Drifting):
-        said = "the means of {name!r} change with the round, and so does its optimum: ask for one of its phases, or use {other}."
+        said = "the means of {name!r} change with the round, and so does its optimum; solve one of its phases, or use {other}."
         other = Either("tightrope.oracle.benchmark(env, rounds)", "`tightrope simulate SPEC`")
         raise InvalidInput(Text(said, name=env.name, other=other))
     if isinstance(env, Custom):
@@ -234,7 +234,7 @@ def _solved(env: Tabular, atoms: Atoms, eps: Array, baseline: Found, method: lp.
 
 
 def _infeasible(env: Tabular, rows: _Rows, eps: Array, baseline: str, method: lp.Method) -> InfeasibleProblem:
-    """Which rules exclude each other, and the smallest change of their limits that would do, in the rules' own units."""
+    """The error that says which rules conflict, and the smallest change of their limits that would help, in the rules' units."""
     rows = replace(rows, costs=rows.costs + eps)
     point = rows.slater(method)
     kept = [int(k) for k in np.flatnonzero(point.duals > 1e-9)]
@@ -253,7 +253,7 @@ def _infeasible(env: Tabular, rows: _Rows, eps: Array, baseline: str, method: lp
     named = f"{', '.join(most)} and {last} can't be met together" if most else f"{last} can't be met"
     margin = " with the margins epsilon" if eps.any() else ""
     sampled = baseline == "joint-sampled"
-    hint = f" (in a sample of {rows.weights.size} atoms; take more samples to be sure)" if sampled else ""
+    hint = f" (in a sample of {rows.weights.size} atoms; use more samples to be sure)" if sampled else ""
     relaxation = {name: float(move) for name, move in zip(env.constraints, moves) if move > TIGHT}
     error = InfeasibleProblem(
         f"no policy in {env.name!r} meets every rule{margin}: {named}; "
@@ -336,7 +336,7 @@ def _solve_custom(
     seed: int,
     rounds: int | None = None,
 ) -> Solution:
-    """As `_solve_sampled`, where the contexts themselves are drawn; exact where they can be listed."""
+    """Like `_solve_sampled`, for contexts that are drawn; exact if they can be listed."""
     if env.truth is not None:
         return solve(env.truth, epsilon=epsilon, method=method)
     if env.means is None:
@@ -372,5 +372,5 @@ def _batch_value(env: Tabular, batch: Atoms, eps: Array, method: lp.Method) -> f
     try:
         return _Rows.of(env, batch).allocation(eps, method).value
     except InfeasibleProblem:
-        # The least that any policy earns keeps the lower limit valid.
+        # The least that any policy can earn keeps the lower limit valid.
         return float(env.weights @ np.where(env.available, env.rewards, np.inf).min(axis=1))

@@ -17,7 +17,7 @@ from tightrope.validation import Array
 Found: TypeAlias = Literal["fluid", "joint", "joint-sampled"]
 
 TIGHT = 1e-7  # a constraint with less slack than this counts as binding
-_WORDS = 6  # binding constraints that are told of in words
+_WORDS = 6  # how many binding constraints are described in words
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -73,7 +73,7 @@ class Solution(AsFrame):
 
     @property
     def prices(self) -> Array:
-        """The reward per round that each limit would earn if it moved by one unit of its rule, (K,): the change of the value.
+        """The reward per round that each limit would earn if it moved by one unit of its rule, (K,): the derivative of the value.
 
         For costs that don't come from rules, the same as `duals`.
         """
@@ -139,7 +139,7 @@ class Solution(AsFrame):
 
 
 def text(number: float) -> str:
-    """A number; what rounding leaves of 0 is 0."""
+    """A number; a rounding error is shown as 0."""
     return f"{0.0 if abs(number) < 1e-12 else number:.6g}"
 
 

@@ -91,7 +91,7 @@ def last_violation_figure(
         edge, beside = 1.0 + 14.0 / axes.bbox.width, axes.get_yaxis_transform()
         for i, (name, v) in enumerate(runs.items()):
             shown = v[canvas.thinned(v.size, POINTS)]
-            # The golden ratio spreads dots evenly without chance.
+            # The golden ratio spreads dots evenly without randomness.
             jitter = (np.arange(shown.size) * 0.6180339887498949) % 1.0 - 0.5
             look = {"color": SERIES[0], "alpha": 0.45, "markersize": 4.5, "markeredgewidth": 0.0}
             axes.plot(shown, i + 0.12 + 0.42 * jitter, "o", clip_on=False, **look)

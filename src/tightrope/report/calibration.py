@@ -19,7 +19,7 @@ _ACROSS, _SIDE, _GAP = 3, 170.0, 66.0
 
 
 class Calibration(NamedTuple):
-    """Rows in bins of equally many by what was expected of them: mean expected, mean seen and its standard error, (B,) each."""
+    """Rows in equal-sized bins by expected outcome: mean expected, mean seen and its standard error, (B,) each."""
 
     expected: Array
     seen: Array
@@ -32,7 +32,7 @@ class Calibration(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """What `gap` would be by chance alone, were every expectation right."""
+        """What `gap` would be by chance alone if every expectation were right."""
         return float(math.sqrt(2.0 / math.pi) * self.error.mean())
 
 

@@ -48,7 +48,7 @@ _WRAP = 24  # characters per line of a label beside a curve
 
 @contextmanager
 def figure_style(salt: str = "tightrope") -> Iterator[None]:
-    """Matplotlib's defaults with ours on top, and the caller's own settings again afterwards."""
+    """Matplotlib's defaults with ours on top; the caller's own settings come back afterwards."""
     import matplotlib.style
 
     ours: dict[str, Any] = {"font.size": _FONT, "svg.fonttype": "none", "svg.hashsalt": salt}
@@ -115,5 +115,5 @@ def text_width(figure: Figure, text: str) -> float:
 
 
 def thinned(n: int, most: int) -> NDArray[np.intp]:
-    """At most so many of n indices, evenly spread, the first and the last among them."""
+    """At most `most` of n indices, evenly spread, always including the first and the last."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))

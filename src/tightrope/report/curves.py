@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Less than this is the rounding of a sum.
+# Less than this is rounding error of a sum.
 ZERO = 1e-9
 _MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 
@@ -149,7 +149,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _frame_flat(axes: Axes, panel: Panel) -> None:
-    """A panel whose curves are all one number has an axis that fits that number, and says so where it is zero."""
+    """If all curves of a panel are one number, fit the axis to it, and say so if it is zero."""
     values = np.concatenate([_drawn(curve, panel)[i] for curve in panel.curves for i in (1, 2, 3)])
     values = values[np.isfinite(values)]
     if panel.logy or values.size == 0 or np.ptp(values) > ZERO:
@@ -228,7 +228,7 @@ def _label_ends(axes: Axes, ends: list[tuple[str, float, float, dict[str, Any]]]
 def _apart(wanted: Array, heights: Array, room: float) -> Array:
     """Centres nearest to the wanted ones (least squares, in their order) such that labels don't overlap: isotonic regression."""
     need = np.concatenate([[0.0], np.cumsum((heights[1:] + heights[:-1]) / 2)])
-    if need[-1] > room:  # too many for the room: closer together, but still in order
+    if need[-1] > room:  # not enough room: closer together, but still in order
         need *= room / need[-1]
     blocks: list[tuple[float, int]] = []
     for value in wanted - need:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Word(NamedTuple):
-    """A word of reports: its title, how texts mention it where that leads to its meaning, the longest first, and its meaning."""
+    """A word of reports: its title, the phrases in texts that link to it (longest first), and its meaning."""
 
     title: str
     meaning: str
@@ -30,13 +30,13 @@ def place_of(name: str) -> str:
 
 
 def with_links(text: str, words: Collection[str], told: set[str]) -> str:
-    """Markup in which the first mention of each of these words leads to where it is explained; those in `told` have theirs."""
+    """Markup in which the first mention of each word links to its explanation; words in `told` are already linked."""
     for name in words:
         mentions = glossary()[name].mentions
         if name in told or not mentions:
             continue
         pattern = re.compile(rf"(?<![\w{{/])({'|'.join(map(re.escape, mentions))})(?![\w_{{])", re.IGNORECASE)
-        # Neither code nor what is a link already.
+        # Skip code and existing links.
         parts = re.split(r"(`[^`]*`|\[[^\]]*\]\([^)]*\))", text)
         for i in range(0, len(parts), 2):
             parts[i], n = pattern.subn(rf"[\1](#{place_of(name)})", parts[i], count=1)

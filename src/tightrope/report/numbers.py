@@ -1,4 +1,4 @@
-"""Numbers for people: as many digits as can be believed, a dash for what is not known."""
+"""Numbers for people: as many digits as are reliable, a dash for what is not known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def format_number(value: float | None, decimals: int | None = None) -> str:
-    """A number for people: four significant digits, or so many decimals; a dash for what is not known.
+    """A number for people: four significant digits, or a given number of decimals; a dash for what is not known.
 
     >>> format_number(1234567), format_number(0.123456), format_number(-3.0), format_number(None), format_number(2.5, 2)
     ('1,234,567', '0.1235', '−3', '–', '2.50')
@@ -37,7 +37,7 @@ def format_number(value: float | None, decimals: int | None = None) -> str:
 
 
 def format_estimate(mean: float, low: float, high: float) -> str:
-    """An estimate with its interval, to the two digits that the interval's width can bear.
+    """An estimate with its interval, to two digits of the interval's width.
 
     >>> format_estimate(612.345, 598.11, 626.58), format_estimate(0.81234, 0.8119, 0.8128), format_estimate(0.0, 0.0, 0.0)
     ('612 [598, 627]', '0.81234 [0.81190, 0.81280]', '0 [0, 0]')

@@ -1,6 +1,6 @@
 """A page: one HTML file that needs nothing else, in light and dark, on screen, phone and paper.
 
-Its frame is `page.html`, what it is made of `blocks.html`, its look `page.css`, all beside this module. The same input gives the
+Its frame is `page.html`, its parts `blocks.html`, its style `page.css`, all beside this module. The same input gives the
 same bytes.
 """
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class Report:
     """A page, built from top to bottom and written as one `index.html`, with a PNG of each figure beside it.
 
-    Text may hold `**strong**`, `*emphasis*`, `` `code` ``, `x_{t}`, `x^{2}` and `[words](#place)`; all else is shown as it stands.
-    Links may lead to a place on the page or to a file beside it, never outside.
+    Text may hold `**strong**`, `*emphasis*`, `` `code` ``, `x_{t}`, `x^{2}` and `[words](#place)`; everything else is shown
+    literally. Links may lead to a place on the page or to a file beside it, never outside.
 
     >>> report = Report("Two arms", subtitle="A page to look at")
     >>> report.section("What was run")
@@ -60,7 +60,7 @@ class Report:
         self._images: dict[str, bytes] = {}
 
     def section(self, heading: str) -> None:
-        """Start a section, listed in the contents; its place is its heading in lower case with dashes."""
+        """Start a section, listed in the contents; its anchor is its heading in lower case with dashes."""
         self._linked = set()
         self._sections.append((self._heading(2, heading), _plain(heading)))
 
@@ -69,12 +69,12 @@ class Report:
         self._heading(3, heading)
 
     def summary(self, *sentences: str) -> None:
-        """Add to what stands first on the page, wherever it is built: what was run, and what came of it."""
+        """Add to the summary at the top of the page, from anywhere: what was run, and what came out."""
         for one in sentences:
             self._summary.append(_inline(self._prose("sentence", one, self._linked_in_summary)))
 
     def words(self, *names: str) -> None:
-        """Explain words of the glossary, in its order; from here on the first mention in each section leads there."""
+        """Explain words of the glossary, in its order; from here on the first mention in each section links there."""
         known = glossary()
         if unknown := set(names) - set(known):
             raise InvalidInput(field="words", must=f"be among {list(known)}", got=sorted(unknown))
@@ -92,7 +92,7 @@ class Report:
         self._add("bullets", [self._prose("item", item) for item in items])
 
     def headline(self, facts: Sequence[tuple[Cell, str]]) -> None:
-        """Add a row of large numbers, each with the words that say what it is."""
+        """Add a row of large numbers, each with a caption."""
         self._add("headline", [(value, _filled("words", words)) for value, words in facts])
 
     def table(
@@ -112,7 +112,7 @@ class Report:
         self._add("table", header, rows, numeric, _filled("caption", caption), note)
 
     def figure(self, figure: Figure, *, name: str, alt: str, caption: str) -> None:
-        """Add a figure: `name` is the PNG's file name and must be new, `alt` tells what it shows to those who can't see it."""
+        """Add a figure: `name` is the PNG's file name and must be new, `alt` describes it for people who can't see it."""
         _filled("alt", alt)
         _filled("caption", caption)
         if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) is None:
@@ -130,11 +130,11 @@ class Report:
         self._add("code", _filled("text", text).strip("\n"))
 
     def callout(self, *, paper: str, measured: str, why: str = "") -> None:
-        """Set what the paper says beside what was measured, and why they differ or agree."""
+        """Show what the paper says next to what was measured, and why they differ or agree."""
         self._add("callout", [("The paper says", paper), ("Measured here", measured), ("Why", why)])
 
     def template(self, name: str, /, **data: Any) -> None:
-        """Add what a template makes of data. In it the methods of `page` put their part where they are called.
+        """Add a template filled with data. In it, the methods of `page` add their part where they are called.
 
         Prose is written between ``{% call page.text() %}`` and ``{% endcall %}``, items of `bullets` and `summary` behind dashes.
         """
@@ -176,7 +176,7 @@ class Report:
         return templates.render("tightrope.report/page.html", **head, **body)
 
     def write(self, directory: str | os.PathLike[str], *, date: str, seed: int | None = None) -> Path:
-        """Write `index.html` and the PNGs into `directory`, made if need be; return the page's path."""
+        """Write `index.html` and the PNGs into `directory`, created if necessary; return the page's path."""
         page = self.html(date=date, seed=seed)
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def _filled(name: str, text: str) -> str:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Prose that a template has set as one line of text; anything else as it is."""
+    """Prose from a template as one line of text; anything else as it is."""
     from markupsafe import Markup
 
     return " ".join(value.unescape().split()) if isinstance(value, Markup) else value

@@ -6,7 +6,7 @@ Three different things are called violation, and all three are reported. In roun
 `path_violation`  Σ_k (S_k(τ))⁺ within each run, as seen by whoever lives through it
 `last_violated`   the last round in which S_k > 0, run by run
 
-A cumulative cost counts as above zero when it exceeds 1e-9: less than that is what rounding can leave of an exact 0.
+A cumulative cost counts as above zero when it exceeds 1e-9: less than that may be rounding error.
 """
 
 from tightrope.result.curves import Curve, Estimate, LastViolated

@@ -1,4 +1,4 @@
-"""A quantity over the rounds and over the runs: mean and 95 % interval, and the runs themselves where they have it."""
+"""A quantity over the rounds and over the runs: mean and 95 % interval, and the single runs if they have it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDS = ("", "_low", "_high")  # what the columns of an estimate are called, afte
 
 
 class Estimate(NamedTuple):
-    """A mean with its 95 % interval; nan where one replication can't tell.
+    """A mean with its 95 % interval; nan if there is only one replication.
 
     >>> print(Estimate(612.3, 598.1, 626.6))
     612 [598, 627]
@@ -48,7 +48,7 @@ UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 class Curve:
     """A quantity at each recorded round: mean over runs and 95 % interval, (G,), or (G, N) for N constraints or actions.
 
-    `paths` holds the runs one by one, (R, G) or (R, G, N), where the quantity exists within a run. With one replication `low` and
+    `paths` holds the single runs, (R, G) or (R, G, N), if the quantity exists within a run. With one replication `low` and
     `high` are nan: one run says nothing about the spread between runs.
 
     >>> curve = Curve(np.array([1, 2]), np.array([0.5, 1.0]), np.array([0.4, 0.8]), np.array([0.6, 1.2]))
@@ -88,7 +88,7 @@ class Curve:
         return Estimate(float(self.mean[i]), float(self.low[i]), float(self.high[i]))
 
     def times(self, factors: Sequence[float]) -> Curve:
-        """The curve with each of its columns multiplied by a positive number, such as to bring costs to the units of rules."""
+        """The curve with each of its columns multiplied by a positive number, such as to convert costs to the units of rules."""
         return self._each(lambda values: values * np.asarray(factors, dtype=float))
 
     def column(self, n: int) -> Curve:
@@ -138,5 +138,5 @@ class LastViolated:
 
 
 def known(value: float) -> float | None:
-    """A number as JSON can hold it: None where it is not finite."""
+    """A number as JSON can hold it: None if it is not finite."""
     return float(value) if math.isfinite(value) else None

@@ -100,7 +100,7 @@ class Result(AsFrame):
     actions: tuple[str, ...]
     constraints: tuple[str, ...]
     seconds: float  # that the simulation took
-    interrupted: bool = False  # whether it was stopped before its time; it then holds what was finished
+    interrupted: bool = False  # whether it was stopped early; it then holds the finished replications
     # (K,), what turns costs into the units of their rules; 1 by default. One constraint is shown in those units; a violation adds
     # up scaled costs, since rules differ in their units.
     scales: tuple[float, ...] = ()
@@ -109,8 +109,8 @@ class Result(AsFrame):
     optimal_reward: Array | None = None
     choices: NDArray[np.int16] | None = None  # (R, rounds), every action of every run
     settings: dict[str, Any] = field(default_factory=dict)  # plain description of policy and environment
-    # What the policy could not do as it was asked to, each with the remedy and the number of runs that had it; totals are looked at
-    # in the recorded rounds. A GPU does not look.
+    # What the policy could not do as asked, each with the remedy and the number of runs that had it; totals are checked at the
+    # recorded rounds. GPU runs are not checked.
     concerns: tuple[Concern, ...] = ()
 
     def __post_init__(self) -> None:
@@ -296,7 +296,7 @@ class Result(AsFrame):
         return rows
 
     def frame_rows(self) -> list[Row]:
-        """`rows()`, of which `to_pandas` and `to_polars` make a frame."""
+        """`rows()`, which `to_pandas` and `to_polars` turn into a frame."""
         return self.rows()
 
     def summary(self) -> Summary:
@@ -340,7 +340,7 @@ class Result(AsFrame):
     # ------------------------------------------------------------------------------------------------------------- files
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
-        """Write the result into `directory`, made if need be, and return it.
+        """Write the result into `directory`, created if necessary, and return it.
 
         `result.npz` is what `Result.load` reads, exact. The others are for reading: `summary.json` (rows and settings),
         `curves.csv` (the same rows), `by_constraint.csv`, `shares.csv` and `last_violation.csv`.
@@ -404,7 +404,7 @@ class Result(AsFrame):
     def _repr_html_(self) -> str:
         lines = [self._line("reward per round", self.average_reward, self.optimum, "the best there is")]
         if self.constraints:
-            # Of all constraints the one that stands highest at the end, in its own unit.
+            # The constraint with the highest total at the end, in its own unit.
             worst = int(np.argmax(self.mean_cost_curve.mean[-1]))
             name = f"total of {self.constraints[worst]}"
             total = self.mean_cost_curve.times(self.scales).column(worst)
@@ -435,7 +435,7 @@ class Result(AsFrame):
         return int(constraint)
 
     def _share_curves(self) -> list[NamedCurve]:
-        """The most chosen actions, in their own order, and the sum of the others."""
+        """The most frequent actions, in their own order, and the sum of the others."""
         mean = self.shares.mean
         shown = np.sort(np.argsort(-mean[-1], kind="stable")[:_ACTIONS_SHOWN])
         curves = [NamedCurve.of(self.actions[j], self.shares.column(j)) for j in shown.tolist()]
@@ -469,9 +469,9 @@ def write_summary(results: Sequence[Result], path: str | os.PathLike[str]) -> No
 def _whole(
     name: str, value: Any, shape: tuple[int | None, ...], dtype: type[np.integer[Any]] = np.int64
 ) -> Any:
-    """`value` as integers, refused where a number is not whole; not copied where it is right already."""
+    """`value` as integers, refused if a number is not whole; not copied if it already is."""
     if isinstance(value, np.ndarray) and value.dtype == dtype:
-        # Zeros without memory behind them: only the shape is to be checked.
+        # Zeros that take no memory: only the shape is checked.
         real_array(name, np.broadcast_to(0.0, value.shape), shape)
         return np.ascontiguousarray(value)
     real = finite_array(name, value, shape)
@@ -506,7 +506,7 @@ def _write_long(path: Path, kind: str, names: Sequence[str], **curves: Curve) ->
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON can hold it: an object of unknown make by the name of its class, a number that is not finite as text."""
+    """`value` as JSON can hold it: an unknown object becomes the name of its class, a non-finite number becomes text."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, str | bool | int):

@@ -1,4 +1,4 @@
-"""Rules that no policy can meet: which of them conflict, and the smallest change of their limits that would do."""
+"""Rules that no policy can meet: which of them conflict, and the smallest change of their limits that would help."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tightrope.rules.rule import Rule, members
 from tightrope.rules.usage import Ranges
 from tightrope.validation import Array
 
-_TOLERANCE = 1e-9  # exceeding limits by this part of the rules' scales is rounding
+_TOLERANCE = 1e-9  # exceeding a limit by this fraction of the rule's scale is rounding
 
 
 def refuse_conflicts(rules: Sequence[Rule], names: Actions, ranges: Ranges) -> None:
@@ -53,7 +53,7 @@ def _can_meet(population: Sequence[Rule], names: Actions, ranges: Ranges) -> boo
 
 
 def _irreducible(population: Sequence[Rule], names: Actions, ranges: Ranges) -> list[Rule]:
-    """Deletion filter: leave out whatever is not needed for the conflict."""
+    """Deletion filter: drop every rule that the conflict does not need."""
     kept = list(population)
     for rule in population:
         others = [other for other in kept if other is not rule]
@@ -106,7 +106,7 @@ def _least_changes(
 
     if _mixture_meets(population, names, rows[:, :first_change], bounds):
         return {rule: [0.0] * len(rule.sides) for rule in population}
-    from tightrope.lp import solve_lp  # HiGHS takes long to import, and most rule sets do without
+    from tightrope.lp import solve_lp  # HiGHS is slow to import, and most rule sets don't need it
 
     solution = solve_lp(
         prices / prices.max(),

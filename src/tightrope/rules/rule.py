@@ -1,7 +1,7 @@
 """What a rule is: the contract, the kinds by name, and the types of its fields.
 
-A rule limits the long-run average of a quantity. A kind of rule is a frozen dataclass, whose fields say by their types how they
-are read; `Rules`, specs and the service know nothing else of it.
+A rule limits the long-run average of a quantity. A kind of rule is a frozen dataclass; the types of its fields say how they are
+read. `Rules`, specs and the service need to know nothing else about it.
 
 >>> from dataclasses import dataclass, field
 >>> @register("floor")
@@ -42,7 +42,7 @@ Side: TypeAlias = Literal["at_most", "at_least"]
 class Quantity(NamedTuple):
     """What a rule averages: the usage (None: 1) where one of `actions` (None: any) is chosen, else 0.
 
-    `range` is what is declared of the usage, or what its limits suggest (`Rule.declared` says which).
+    `range` is the declared range of the usage, or the one that its limits suggest (`Rule.declared` says which).
     """
 
     usage: str | None
@@ -59,11 +59,12 @@ class Quantity(NamedTuple):
 class Rule(ABC):
     """One rule. Its kinds are frozen dataclasses (with ``repr=False``) that `register` makes known.
 
-    A kind has the fields `among`, `seen`, and `at_most`, `at_least` or both; of its quantity, see `DecisionRule` and `UsageRule`.
+    A kind has the fields `among`, `seen`, and `at_most`, `at_least` or both; for those of its quantity see `DecisionRule` and
+    `UsageRule`.
     """
 
     kind: ClassVar[str] = ""  # its name in a spec and in plain data
-    # Whether it averages a usage, which a spec may then fix by a table ``usage``; else decisions are counted.
+    # Whether it averages a usage, which a spec may fix with a table ``usage``; otherwise it counts decisions.
     counts_usage: ClassVar[bool] = False
     among: Any  # the groups of contexts whose decisions count: str, tuple of str or None for all
     seen: Any  # "before" or "after": when its cost is known, before acting or after
@@ -75,15 +76,15 @@ class Rule(ABC):
 
     @property
     def declared(self) -> bool:
-        """Whether it is known what the quantity lies in: nothing else is then taken. Else any number is."""
+        """Whether the range of the quantity is known; anything outside is then refused. Otherwise any number is accepted."""
         return True
 
     @property
     def short_name(self) -> str:
-        """For the names of its columns, which say more where that is needed to tell columns apart."""
+        """A label for its columns, whose names say more if needed to tell columns apart."""
         usage, actions, _ = self.quantity
         if usage is None:
-            kind = self.kind.rpartition(":")[2].lower()  # of one in a file of your own: its class
+            kind = self.kind.rpartition(":")[2].lower()  # for one in your own file: its class
             return f"{kind} {either(actions or ())}"
         return usage if actions is None else f"{usage} of {either(actions)}"
 
@@ -94,7 +95,7 @@ class Rule(ABC):
 
     @property
     def sides(self) -> tuple[tuple[Side, float], ...]:
-        """The limits, one for each column of costs. Only what has the side `at_most` can have a hard cap."""
+        """The limits, one for each column of costs. Only the side `at_most` can have a hard cap."""
         both: tuple[Side, Side] = ("at_most", "at_least")
         return tuple((side, getattr(self, side)) for side in both if getattr(self, side, None) is not None)
 
@@ -110,12 +111,12 @@ class Rule(ABC):
 
     @property
     def unit(self) -> str:
-        """What its quantity is counted in, in words: the name of the usage, or "decisions"."""
+        """The unit of its quantity: the name of the usage, or "decisions"."""
         usage = self.quantity.usage
         return "decisions" if usage is None else usage.replace("_", " ")
 
     def one_more(self, side: Side) -> str:
-        """What one more unit of a limit is, in words: such as "one more nurse hour", "one required decision for b fewer"."""
+        """One more unit of a limit in words, such as "one more nurse hour" or "one required decision for b fewer"."""
         usage, actions, _ = self.quantity
         if usage is None:
             one = f"decision for {either(actions or ())}"
@@ -125,7 +126,7 @@ class Rule(ABC):
         return f"one more {one}" if side == "at_most" else f"one required {one} fewer"
 
     def moved(self, side: Side, by: str) -> str:
-        """How its limit is to be changed, in words."""
+        """How to change its limit, in words."""
         which = f"{side} of " if len(self.sides) > 1 else ""
         return f"{'raise' if side == 'at_most' else 'lower'} {which}'{self}' by {by}"
 
@@ -148,7 +149,7 @@ class Rule(ABC):
                 except InvalidInput as error:
                     raise error.inside(where) from None
                 object.__setattr__(self, name, value)
-            if where == kind:  # from the second field on, messages say which rule
+            if where == kind:  # from the second field on, messages can say which rule
                 where = Text("{rule!r}", rule=_Named(type(self), value))
         if not self.sides:
             raise InvalidInput("at_most or at_least must be given, but got neither.", within=where)
@@ -195,10 +196,10 @@ class DecisionRule(Rule):
 
 
 class UsageRule(Rule):
-    """A rule on a usage: fields `name`, that of the usage, `range`, and maybe `action`: then only what that uses counts.
+    """A rule on a usage: fields `name` (of the usage), `range`, and optionally `action`, so that only its usage counts.
 
-    Where `range` is None the limits suggest one: from 0 to 1, or to a power of two above twice a limit that lies outside, so that a
-    limit can change a little and the scale remains.
+    If `range` is None the limits suggest one: from 0 to 1, or to a power of two above twice a limit that lies outside, so that a
+    limit can change a little without changing the scale.
 
     >>> from tightrope.rules import Budget
     >>> Budget("nurse_minutes", at_most=24).quantity.range, Budget("nurse_minutes", at_most=24).scale
@@ -290,7 +291,7 @@ def actions_in_words(action: Action | Sequence[Action]) -> str:
 
 
 def _plural(word: str) -> bool:
-    """Whether a name is one of countable things: "cents" is, "loss", "status" and "heat" are not."""
+    """Whether a name is a plural: "cents" is, "loss", "status" and "heat" are not."""
     return word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 2
 
 
@@ -351,7 +352,7 @@ Name: TypeAlias = Annotated[str, _text]
 
 @functools.cache
 def _readers(cls: type[Rule]) -> dict[str, tuple[Callable[[str, object], object], bool]]:
-    """For each field whose type says how it is read: how, and whether None may stand for nothing."""
+    """For each field whose type says how it is read: the reader, and whether None is allowed."""
     if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         raise InvalidInput(f"{cls.__name__} must be a frozen dataclass: @dataclass(frozen=True, repr=False).")
     there = {one.name for one in fields(cls)}  # type: ignore[arg-type]

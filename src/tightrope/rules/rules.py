@@ -41,7 +41,7 @@ class Column(NamedTuple):
         return 1.0 if self.side == "at_most" else -1.0
 
     def shift(self, other: Column) -> float:
-        """By how much costs grow where `other` takes the place of this column, and differs in its limit alone."""
+        """By how much costs grow if `other`, which differs only in its limit, replaces this column."""
         return self.sign * (self.limit - other.limit) / self.rule.scale
 
     def in_units(self, cost: float) -> float:
@@ -49,7 +49,7 @@ class Column(NamedTuple):
         return self.limit + self.sign * self.rule.scale * cost
 
     def price_words(self, price: float) -> str:
-        """What the limit costs, in a sentence: `price` is the reward per decision that moving it by one unit would earn."""
+        """What the limit costs, in a sentence: `price` is the reward per decision for moving it by one unit."""
         if self.rule.quantity.usage is None:
             move = f"a limit one percentage point {'higher' if self.side == 'at_most' else 'lower'}"
             price /= 100
@@ -77,7 +77,7 @@ class Plan(NamedTuple):
     """The costs of some actions in a context of some groups, up to usage: W is `base`, but in the columns that count usage.
 
     There W[:, columns[i]] = (weights[:, i] · u − offsets[i]) / scales[i], where u is the usage counted[i] of each action; a usage
-    that is not known yet leaves 0, unless it is needed[i]. `names` gives each usage its row in `ranges`, those declared.
+    that is not known yet leaves 0, unless needed[i]. `names` gives each usage its row in `ranges`, those declared.
     """
 
     rows: tuple[int, ...]  # ids of the actions
@@ -102,8 +102,8 @@ class Rules:
     actions : sequence of names, or int
         With an int n the actions are 0, …, n − 1.
     groups : sequence of names, optional
-        All groups that contexts belong to: any other is refused. Without it a context may be of groups that no rule names, but one
-        that looks like a slip of a named one is warned of.
+        All groups that contexts may belong to: any other is refused. Without it, contexts may have groups that no rule names, but a
+        group that looks like a misspelt one gives a warning.
 
     Attributes
     ----------
@@ -113,13 +113,13 @@ class Rules:
     groups : tuple of str or None
         Those that were declared.
     columns, names : tuples
-        For each column of costs its label, its rule and the side of it; the labels alone, no two alike.
+        For each column of costs its label, its rule and side; only the labels, no two alike.
     n_constraints : int
         K, the number of columns: a `Mean` with two sides has two.
     seen, declared : (K,) of bool
         Whether a column's costs are known before acting; whether its range was declared, or it counts decisions.
     cost_range : (K, 2)
-        What the costs of each column are known to lie in, or where nothing is declared what its limits suggest.
+        The known range of each column's costs, or, if nothing is declared, the range that its limits suggest.
 
     Raises
     ------
@@ -207,7 +207,7 @@ class Rules:
         self._usage = UsageReader(self.registry, self._ranges, self._allowed, counted_of)
         self._among = [frozenset(members(column.rule.among)) for column in self.columns]
         self._all_groups = frozenset[str]().union(*self._among)
-        # Groups that need no second look: named by a rule, declared, or warned of already.
+        # Groups that need no further check: named by a rule, declared, or already warned about.
         self._met = set(self._all_groups if self.groups is None else self.groups)
         self._forces: dict[frozenset[str], NDArray[np.bool_]] = {}
         self._plans: dict[tuple[frozenset[str] | None, tuple[int, ...] | None, bool], Plan] = {}
@@ -241,7 +241,7 @@ class Rules:
         return [rule.to_data() for rule in self._rules]
 
     def range_of_costs(self, costs: Array) -> Array:
-        """`cost_range`, (K, 2); where none is declared wide enough for these costs, (…, K)."""
+        """`cost_range`, (K, 2); where no range is declared, wide enough for these costs, (…, K)."""
         found = np.array(self.cost_range)
         if costs.size:
             flat = costs.reshape(-1, len(found))
@@ -250,7 +250,7 @@ class Rules:
         return found
 
     def group_slip(self, group: Group) -> str | None:
-        """What is wrong with the groups of a context, in words: not declared, or by its looks a slip of one that a rule names.
+        """What is wrong with the groups of a context: not declared, or apparently a misspelling of one that a rule names.
 
         >>> import tightrope as tr
         >>> rules = tr.Rules([tr.Capacity("a", 0.5, among=("North", "South"))], actions=["a", "b"])
@@ -366,7 +366,7 @@ class Rules:
         return np.ascontiguousarray(costs[:, ~self.seen]) if after else costs
 
     def plan(self, group: Group = None, actions: Offered = None, *, after: bool = False) -> Plan:
-        """What of `costs` does not depend on usage, or of `observed` with `after`; for code that fills in the rest by itself.
+        """The part of `costs` (or with `after`, of `observed`) that does not depend on usage, for code that fills in the rest.
 
         >>> import tightrope as tr
         >>> rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.25)], actions=["a", "b"])
@@ -437,7 +437,7 @@ class Rules:
         return self._all_groups.intersection(groups)
 
     def _look_at_new(self, groups: tuple[str, ...]) -> None:
-        """Refuse groups that were not declared, and warn once of those that look like a slip."""
+        """Refuse groups that were not declared, and warn once about those that look misspelt."""
         if (slip := self.group_slip(groups)) is not None:
             if self.groups is not None:
                 raise InvalidInput(slip, field="group")
@@ -513,7 +513,7 @@ class Rules:
         return costs
 
 
-# Without a declared range rules are taken to conflict only if usage so many times what their limits suggest would not do.
+# Without a declared range, rules count as conflicting only if even this many times the range that limits suggest would not help.
 _FAR = 1e3
 # Actions on offer may come in any combination; this bounds the memory of the plans kept for them.
 _MAX_PLANS = 1024

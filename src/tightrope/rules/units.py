@@ -35,7 +35,7 @@ class Units:
 
     @staticmethod
     def shares_of(rules: Rules | None, weights: Array, groups: Iterable[object] | None) -> Array | None:
-        """The part of the decisions that each column of rules counts, where contexts with `weights` are of `groups`."""
+        """The part of the decisions that each column of rules counts, for contexts with these `weights` and `groups`."""
         if rules is None or groups is None:
             return None
         force = [rules.in_force(group) for group in groups]  # type: ignore[arg-type]

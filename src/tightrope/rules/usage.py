@@ -24,11 +24,11 @@ Ranges: TypeAlias = Mapping[str, tuple[float, float]]
 
 # Any finite number.
 ANY = (-float(np.finfo(float).max), float(np.finfo(float).max))
-_TOLERANCE = 1e-9  # overshooting a declared range by this part of its width is rounding
+_TOLERANCE = 1e-9  # overshooting a declared range by this fraction of its width is rounding
 
 
 def usage_ranges(rules: Sequence[Rule]) -> Ranges:
-    """What each usage lies in, as all rules on it declare alike, or as their limits suggest, in any unit."""
+    """The range of each usage, as all rules on it declare it, or as their limits suggest, in any unit."""
     declared: dict[str, tuple[float, float] | None] = {}
     found: dict[str, tuple[float, float]] = {}
     for i, rule in enumerate(rules):
@@ -48,25 +48,25 @@ def usage_ranges(rules: Sequence[Rule]) -> Ranges:
 def where_declared(
     ranges: Ranges, rules: Sequence[Rule], otherwise: Callable[[float, float], tuple[float, float]]
 ) -> Ranges:
-    """The ranges that rules declare, and of other usages what is made of those that their limits suggest."""
+    """The ranges that rules declare; for other usages, those made from the ranges that limits suggest."""
     declared = {rule.quantity.usage for rule in rules if rule.declared}
     return {name: one if name in declared else otherwise(*one) for name, one in ranges.items()}
 
 
 def of_row(given: Any, row: int, action: Action, *, uncounted: float | None = None) -> float:
-    """What the action in a row on offer uses, of what is given for all; `uncounted` where a mapping may leave it out."""
+    """What the action in a row on offer uses; `uncounted` if a mapping may leave it out."""
     if isinstance(given, Mapping):
         return float(given[action] if uncounted is None else given.get(action, uncounted))
     return float(given[row] if isinstance(given, list) else given)
 
 
 def by_action(given: Any, actions: Sequence[Action]) -> Any:
-    """What is given for rows on offer, by the names of their actions; one number for all stays one."""
+    """Usage given for rows on offer, by action name; a single number stays single."""
     return dict(zip(actions, given, strict=True)) if isinstance(given, list) else given
 
 
 def entries(name: str, given: Any) -> Iterator[tuple[Place, float]]:
-    """Every number that is given, and where it stands."""
+    """Every given number, and its place."""
     place = Place("usage", Key(name))
     if isinstance(given, Mapping):
         yield from ((place.at(Key(action)), value) for action, value in given.items())
@@ -83,11 +83,11 @@ class UsageReader:
     ----------
     names : Actions
     ranges : mapping
-        What each usage lies in, as declared or as limits suggest.
+        The range of each usage, as declared or as limits suggest.
     allowed : mapping
-        What each may be at all.
+        The range that is accepted.
     counted : mapping
-        For each usage, which actions some rule counts it of, (J,): of others it may be left out of a mapping.
+        For each usage, the actions for which some rule counts it, (J,): a mapping may leave out the others.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class UsageReader:
         self._names, self._ranges, self._allowed, self._counted = names, ranges, allowed, counted
 
     def read(self, name: str, given: Any, rows: Sequence[int]) -> Array | float:
-        """What is given, as one number or as many as there are actions on offer; not held against the range yet."""
+        """The given usage as one number, or one for each action on offer; the range is not checked yet."""
         n_rows = len(rows)
         if type(given) is float:
             return given
@@ -110,7 +110,7 @@ class UsageReader:
         except ValueError as error:
             raise InvalidInput(field=what, must="hold numbers", got=given) from error
         if array.dtype.kind == "O":
-            # Fractions, perhaps among others; bools alone are no numbers.
+            # May hold Fraction objects; an array of only bools is not numbers.
             kinds = set(map(type, array.flat))
             if kinds != {bool} and all(issubclass(kind, Real) for kind in kinds):
                 with suppress(OverflowError):
@@ -123,7 +123,7 @@ class UsageReader:
         return array.astype(np.float64)
 
     def in_range(self, name: str, values: Array, given: Any) -> Array:
-        """The values, those that overshoot the declared range by rounding alone put back on it."""
+        """The values; those that overshoot the declared range only by rounding are set to its end."""
         low, high = allowed = self._allowed[name]
         slack = 0.0 if allowed == ANY else _TOLERANCE * (high - low)
         near = (values >= low - slack) & (values <= high + slack)

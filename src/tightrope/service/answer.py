@@ -1,4 +1,4 @@
-"""What is sent back: a status and JSON; or a refusal, which names the field."""
+"""Answers: a status and JSON; or a refusal, which names the field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tightrope.errors import TightropeError
 
 
 class Answer(NamedTuple):
-    """What is sent back: HTTP status, JSON, and after how many seconds to try again."""
+    """An answer: HTTP status, JSON, and after how many seconds to try again."""
 
     status: int
     body: bytes
@@ -22,7 +22,7 @@ class Answer(NamedTuple):
 
 
 class Refusal(TightropeError):
-    """A request that is answered with an error: HTTP status, a code for programs, words for people, and the field that is wrong."""
+    """A request that is answered with an error: HTTP status, a code for programs, a message for people, and the wrong field."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Refusal(TightropeError):
 
 
 def _encodable(text: str) -> str:
-    """What a caller sent may hold half of a surrogate pair, which UTF-8 has no bytes for."""
+    """A caller's text may contain half of a surrogate pair, which UTF-8 can't encode."""
     return text.encode(errors="backslashreplace").decode()
 
 

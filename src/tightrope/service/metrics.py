@@ -29,7 +29,7 @@ class Sample(NamedTuple):
 
 
 class Samples(list[Sample]):
-    """What is known of one experiment when it is asked for."""
+    """What is known about one experiment at the time of the request."""
 
     def __init__(self, experiment: str) -> None:
         self._label = {"experiment": experiment}
@@ -74,7 +74,7 @@ class Metrics:
         self.observe("request_seconds", experiment, seconds, route)
 
     def writer_failed(self, experiment: str) -> None:
-        """One more error that a writer's thread met and outlived."""
+        """Count an error that a writer's thread survived."""
         self._writer_errors[experiment] += 1
 
     def observe(self, name: str, experiment: str, value: float, route: str = "") -> None:
@@ -88,7 +88,7 @@ class Metrics:
         total[0] += value
 
     def text(self, samples: Iterable[Sample] = (), experiments: frozenset[str] | None = None) -> str:
-        """Everything, with what is known now; of some experiments alone, where they are named ("": what belongs to none)."""
+        """All metrics, with what is known now; only of the named experiments, if any ("": metrics of none)."""
         lines: list[str] = []
         shown: set[str] = set()
 

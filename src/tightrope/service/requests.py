@@ -13,31 +13,31 @@ import msgspec
 from tightrope.messages import fault
 from tightrope.service.answer import Refusal
 
-# PostgreSQL's text can't hold U+0000, and no one should have to print the others. Python's $ lets a line feed follow.
+# PostgreSQL's text can't hold U+0000, and nobody should have to print the others. Python's $ would allow a trailing line feed.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+(?!\n)$")]
 
 # What was used, by the names in the rules.
 Used: TypeAlias = dict[str, float]
 
-# Of an action. A journal holds no number beyond 64 bits.
+# An action. A journal can't store numbers beyond 64 bits.
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=1 << 31)]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request may ask for. Beyond it: 413 for bytes, 422 for the rest; a page of a list ends there."""
+    """The limits of one request. Beyond them: 413 for bytes, 422 for the rest; a page of a list just ends there."""
 
     body_bytes: int = 1 << 20
-    # Of a decision's request as its row of the journal holds it: a number takes 9 bytes there, and maybe 2 in the body.
+    # Bytes of a decision's request in its journal row: a number takes 9 bytes there, but may take 2 in the body.
     row_bytes: int = 1 << 18
-    # Of the event id and the groups of a decision that is waited for. Its features are as many as the spec says.
+    # Bytes of the event id and groups of a pending decision. The spec fixes the number of its features.
     pending_bytes: int = 1 << 12
-    # Of one page of a list, unless its first entry alone is longer.
+    # Bytes of one page of a list, unless its first entry alone is longer.
     page_bytes: int = 1 << 22
     # Rows on offer in one decision.
     actions: int = 1_000
     # Of a context.
     fields: int = 1_000
-    # Of a text in a context: a category that no one has seen yet goes into the journal, too.
+    # Characters of a text in a context: even an unseen category goes into the journal.
     characters: int = 1_000
     # Entries in `features` and in `usage`.
     numbers: int = 50_000
@@ -52,20 +52,20 @@ LIMITS: Final = Limits()
 
 class _Request(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     def require_within(self, limits: Limits) -> None:
-        """Refuse what is too much. What the fields mean is for the experiment to judge."""
+        """Refuse requests that are too large. The experiment checks what the fields mean."""
 
 
 class DecisionRequest(_Request):
     """The body of `POST /v1/decisions`.
 
-    - event_id: The caller's name for this decision, which makes a retry safe. The service makes one where it is missing.
-    - context: What the spec declares, by name.
-    - features: Where the spec has no `[context]` and declares them: a vector, or one row for each action.
+    - event_id: The caller's id for this decision, which makes a retry safe. The service makes one if it is missing.
+    - context: The fields that the spec declares, by name.
+    - features: If the spec declares `[features]` instead of a `[context]`: a vector, or one row for each action.
     - usage: What each action uses, by the names in the rules: one number for all, a list by action, or an object by action's name.
-    - group: The groups of the context, of those that the spec declares or its rules name; an empty list for none.
+    - group: The context's groups, among those that the spec declares or its rules name; an empty list for none.
     - actions: Names or numbers of the actions on offer; all by default.
     - default: The action that is served in shadow mode.
-    - explain: Whether the answer says why. No part of what makes two bodies equal.
+    - explain: Whether the answer says why. It is ignored when two bodies are compared.
     """
 
     event_id: Name | None = None
@@ -99,7 +99,7 @@ class OutcomeRequest(_Request):
     """The body of `POST /v1/outcomes`: the reward, what was used, or both; each once.
 
     - event_id: Of the decision.
-    - reward: In the unit that the spec's rewards are in; best between 0 and 1.
+    - reward: In the unit of the spec's rewards; best between 0 and 1.
     - usage: What was used, by the names of the rules that are seen after acting: `{"hours": 0.5}` is half an hour, whatever the
       limit.
     """
@@ -120,8 +120,8 @@ class OutcomeRequest(_Request):
 class ModeRequest(_Request):
     """The body of `POST /v1/mode`.
 
-    - mode: `live`; `shadow`, which serves a default and learns of its outcomes; or `paused`, which only learns.
-    - default: In shadow mode the action that is served to a caller who names none.
+    - mode: `live`; `shadow`, which serves a default and learns from its outcomes; or `paused`, which only learns.
+    - default: In shadow mode, the action for callers who name none.
     """
 
     mode: Literal["live", "shadow", "paused"]
@@ -131,7 +131,7 @@ class ModeRequest(_Request):
 class SnapshotRequest(_Request):
     """The body of `POST /v1/snapshots`.
 
-    - label: What people call it; a labelled snapshot is kept for ever.
+    - label: Its name; a labelled snapshot is kept for ever.
     """
 
     label: Name
@@ -150,7 +150,7 @@ class RollbackRequest(_Request):
     """The body of `POST /v1/rollback`.
 
     - position: Of the snapshot, as `GET /v1/snapshots` lists it.
-    - restore: What was learnt alone, or rounds, queues and cumulative costs too. Hard caps never go back.
+    - restore: Only what was learnt, or rounds, queues and cumulative costs too. Hard caps never go back.
     """
 
     position: Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
@@ -160,15 +160,15 @@ class RollbackRequest(_Request):
 class EventQuery(msgspec.Struct, frozen=True):
     """Which event: the end of `GET /v1/decisions/…`."""
 
-    event_id: Annotated[Name, msgspec.Meta(description="The caller's name for the decision.")]
+    event_id: Annotated[Name, msgspec.Meta(description="The id of the decision.")]
 
 
-_LIMIT: Final = msgspec.Meta(ge=1, le=1000, description="At most so many rows; 20 by default.")
-_BEFORE: Final = msgspec.Meta(ge=1, le=1 << 62, description="What the page before gave as `before`.")
+_LIMIT: Final = msgspec.Meta(ge=1, le=1000, description="The most rows to return; 20 by default.")
+_BEFORE: Final = msgspec.Meta(ge=1, le=1 << 62, description="The `before` of the previous page.")
 
 
 class PageQuery(msgspec.Struct, frozen=True):
-    """Which rows of a list, newest first: so many at most, before a position."""
+    """Which rows of a list, newest first: a limited number, before a position."""
 
     limit: Annotated[int, _LIMIT] = 20
     before: Annotated[int, _BEFORE] | None = None
@@ -187,7 +187,7 @@ Query = TypeVar("Query", bound=msgspec.Struct)
 
 
 def read_query(texts: Mapping[str, str], kind: type[Query]) -> Query:
-    """What path and query say, as `kind`, or a `Refusal` that names the parameter."""
+    """Path and query as `kind`, or a `Refusal` that names the parameter."""
     given = {name: texts[name] for name in kind.__struct_fields__ if name in texts}
     try:
         given.get("event_id", "").encode()
@@ -210,12 +210,12 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
         request: Body = decoder.decode(body)
     except msgspec.ValidationError as error:
         _require_depth(body, limits.depth)
-        # As plain data, to say what came.
+        # As plain data, to show the value in the message.
         raise _unfit(error, _require_single_keys(body, _VALUES), kind) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         _require_depth(body, limits.depth)
         raise _malformed(error, body) from None
-    # Before the second look at the bytes: what is within these limits is short enough for it.
+    # Before the bytes are parsed again: anything within these limits is short enough for that.
     request.require_within(limits)
     if len(body) * _LONGEST > limits.row_bytes:
         size = len(msgspec.msgpack.encode(request))
@@ -231,16 +231,16 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
 
 
 def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
-    """16 bytes that are equal for two bodies exactly when they say the same, whatever the order of keys and the spaces."""
+    """16 bytes that are equal for two bodies exactly if they mean the same, regardless of key order and spaces."""
     if isinstance(request, DecisionRequest) and request.explain:
         request = msgspec.structs.replace(request, explain=False)
     return hashlib.blake2b(msgspec.json.encode(request, order="deterministic"), digest_size=16).digest()
 
 
-# So many bytes of the journal stand for one byte of a body at most: a digit and a comma are a number of nine bytes.
+# How many journal bytes one byte of a body can become at most: a digit and a comma are a number of nine bytes.
 _LONGEST: Final = 5
 _DECODERS: dict[type[_Request], msgspec.json.Decoder[Any]] = {}
-# A text to its end, or to the end of the body where it has none, and never back: what is read once is not read again.
+# A text to its end, or to the end of the body if unterminated, without backtracking: nothing is read twice.
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[][{}]', re.DOTALL)
 _CLOSES: Final = {ord("["): ord("]"), ord("{"): ord("}")}
 
@@ -265,7 +265,7 @@ def _require_count(name: str, entries: list[Any] | dict[str, Any] | None, limits
 
 
 def _require_depth(body: bytes, limit: int) -> None:
-    """Refuse what is nested too deep, in one pass that ends with the first value, or where the brackets no longer match."""
+    """Refuse deep nesting, in one pass that ends with the first value or where brackets no longer match."""
     if body.count(b"[") + body.count(b"{") <= limit:
         return
     open_ones: list[int] = []
@@ -295,7 +295,7 @@ def _single(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-# Numbers are of no interest in this pass; `float` never fails on what the JSON scanner takes for a number.
+# Numbers don't matter in this pass; `float` never fails on what the JSON scanner takes for a number.
 _PAIRS: Final = json.JSONDecoder(object_pairs_hook=_single, parse_int=float, parse_float=float)
 _VALUES: Final = json.JSONDecoder(
     object_pairs_hook=_single, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits)
@@ -303,13 +303,13 @@ _VALUES: Final = json.JSONDecoder(
 
 
 def _require_single_keys(body: bytes, decoder: json.JSONDecoder = _PAIRS) -> Any:
-    """msgspec takes the last of two equal keys without a word. What the decoder makes of the body comes back, None of bad JSON."""
+    """Refuse duplicate keys, of which msgspec silently takes the last. Returns the decoded body, or None for bad JSON."""
     try:
         return decoder.decode(body.decode())
     except _Twice as twice:
-        raise _invalid(f"{twice} comes twice in one object") from None
+        raise _invalid(f"{twice} appears twice in one object") from None
     except (ValueError, RecursionError):
-        # What msgspec refused at an earlier place, with the better message.
+        # msgspec refuses an earlier place, with a better message.
         return None
 
 
@@ -338,7 +338,7 @@ def _malformed(error: Exception, body: bytes) -> Refusal:
     try:
         json.loads(body, parse_int=float)
     except json.JSONDecodeError as wrong:
-        # Its offsets are counted in characters, and more to the point than msgspec's.
+        # Its offsets count characters, but are more precise than msgspec's.
         place = len(wrong.doc[: wrong.pos].encode())
         reason = wrong.msg[:1].lower() + wrong.msg[1:] if place < len(body) else "it ends too early"
         return Refusal(400, "malformed", f"not JSON: {reason} (byte {place} of the body)")

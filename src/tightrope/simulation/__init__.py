@@ -1,4 +1,4 @@
-"""`tightrope simulate`: every policy of a spec in its environment, and the page about what came of it."""
+"""`tightrope simulate`: every policy of a spec in its environment, and the page about the results."""
 
 from tightrope.simulation.run import simulate_spec
 

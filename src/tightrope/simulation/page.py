@@ -49,7 +49,7 @@ def write_page(spec: Spec, results: Sequence[Result], folder: Path) -> Path:
 def _panels(results: Mapping[str, Result]) -> list[Panel]:
     shown = dict(list(results.items())[:_SHOWN])
     known = all(result.optimum is not None for result in shown.values())
-    drawn = {"regret": "Regret (reward)"} if known else {"average_reward": "Reward a round"}
+    drawn = {"regret": "Regret (reward)"} if known else {"average_reward": "Reward per round"}
     if any(run.constraints for run in shown.values()):
         drawn["violation"] = "Expected violation (cost)"
     return [
@@ -80,7 +80,7 @@ def _rules(spec: Spec, run: Result) -> list[list[Cell]]:
             rows.append([constraint, -total, *when])
             continue
         column = columns[k]
-        # Of a rule for a group it is not known how many decisions were of that group.
+        # For a rule on a group, the number of that group's decisions is not known.
         mean = column.in_units(total / run.n_rounds) if column.rule.among is None else None
         rows.append([_worded(column), mean, 0.0 - float(used[k]), column.rule.unit, *when])
     return rows
@@ -105,9 +105,9 @@ def _shares(results: Mapping[str, Result]) -> list[list[Cell]]:
 
 
 def earned(result: Result) -> str:
-    """What was earned, of the optimum where that is known: "earned 0.587 a round, 98.9 % of the optimum"."""
+    """What was earned, and its share of the optimum if known: "earned 0.587 per round, 98.9 % of the optimum"."""
     mean = float(result.average_reward.mean[-1])
-    said = f"earned {format_number(mean)} a round"
+    said = f"earned {format_number(mean)} per round"
     if result.optimum is None:
         return said
     so_far = result.optimal_reward

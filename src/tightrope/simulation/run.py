@@ -1,4 +1,4 @@
-"""Every policy of a spec in its environment, on the same draws, with what is finished on disk."""
+"""Every policy of a spec in its environment, on the same draws; finished results go to disk."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def simulate_spec(
     out: Path | None = None,
     **options: Any,
 ) -> tuple[list[Result], bool]:
-    """The results of the policies that were finished, and whether Ctrl-C cut the rest short.
+    """The results of the finished policies, and whether Ctrl-C cut the rest short.
 
-    The spec's ``[simulation]`` says what `rounds`, `replications` and `seed` leave open; `options` are those of
+    The spec's ``[simulation]`` gives the defaults of `rounds`, `replications` and `seed`; `options` are those of
     `tightrope.simulate`. `out` gets a folder for each policy, with its result and a figure, as soon as it is finished, and a page
     `index.html` about all. Rules that no policy can keep in this environment raise `InfeasibleProblem`.
     """
@@ -49,7 +49,7 @@ def simulate_spec(
             return results, True
         solvable = isinstance(env, Custom) and env.optimum is None and env.means is not None
         if solvable and result.optimum is None:
-            solve(env)  # which says what can't be met
+            solve(env)  # raises, and says what can't be met
         results.append(result)
         if out is not None:
             result.save(folders[name])
@@ -61,7 +61,7 @@ def simulate_spec(
 
 
 def _folders(folder: Path, policies: Iterable[str]) -> dict[str, Path]:
-    """A folder below `folder` for each policy, named so that no file system minds."""
+    """A subfolder of `folder` for each policy, with a name that every file system accepts."""
     folders: dict[str, Path] = {}
     for name in policies:
         path = folder / (re.sub(r"[^\w-]+", "-", name).strip("-") or "policy")

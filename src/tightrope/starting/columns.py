@@ -15,19 +15,19 @@ from tightrope.frames import CHUNK, Frame, microseconds
 
 Kind = Literal["number", "boolean", "category", "date", "id", "text", "constant", "empty"]
 
-# More different values than that, and only the common ones have a place of their own.
+# With more different values than that, only the common ones get their own category.
 MOST_VALUES = 20
-# From so many rows on, values that hardly ever come twice are names of rows, or written by people.
+# From this many rows on, values that are hardly ever repeated are ids of rows or free text.
 _FEW = 20
 _MOSTLY = 0.5
-# What columns of each kind are called, the surest names first; "good" are values that mean success.
+# Typical names of columns of each kind, the surest first; "good" are values that mean success.
 _NAMES = json.loads(resources.files(__package__).joinpath("column_names.json").read_text())
 NAMES: dict[str, list[str]] = {kind: names.split() for kind, names in _NAMES.items()}
 
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds. `values` are the different ones, the most common first; `low` and `high` are of numbers."""
+    """What a column holds. `values` are the different ones, the most common first; `low` and `high` are for numbers."""
 
     name: str
     kind: Kind
@@ -99,7 +99,7 @@ def _of_texts(values: tuple[str, ...], n: int, words: frozenset[str]) -> Kind:
 
 
 def _is_date(text: str) -> bool:
-    """2026-03-31 and times of ISO, or days as people write them: 31.3.2026, 3/31/26."""
+    """ISO dates and times such as 2026-03-31, or days as people write them: 31.3.2026, 3/31/26."""
     plain = re.fullmatch(r"\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})(\D.*)?", text.strip())
     return plain is not None or (len(text) > 7 and microseconds(text) is not None)
 

@@ -1,4 +1,4 @@
-"""What a policy that is learnt from a table would earn, estimated on rows that it was not fitted on.
+"""What a policy learnt from a table would earn, estimated on rows that it was not fitted to.
 
 The rows are split into five folds; in a short table three times, in different ways. On four of the folds outcome models, chances of
 the actions and prices of the rules are fitted, which make a policy: the action with the highest expected reward less the prices of
@@ -9,8 +9,8 @@ over all rows estimates
 
 where x is a new row, π_f the policy and λ_f the prices that were learnt without fold f, and w its costs: usage less the limit. So
 what the policy uses beyond a limit is paid for at the price of the rule, and what it leaves is worth as much: to first order θ is
-what the policy earns once its prices are moved until the rules hold. θ is not what the best policy could earn, which nobody knows;
-it is below that by what four fifths of the table can't teach.
+what the policy earns once its prices are moved until the rules hold. θ is not what the best policy could earn, which is unknown; it
+falls short of that by what four fifths of the table can't teach.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from tightrope.spec import Spec
 from tightrope.validation import Array
 
 FOLDS = 5
-# A table of few rows is split into folds several times: which rows go where is chance as well.
+# A short table is split into folds several times, because the split itself is random.
 SPLITS, FEW_ROWS = 3, 5000
 LEAST_ROWS = 50
 MOST_ROWS = 20_000
-LEAST_CHANCE = 0.02  # a smaller chance of what was done counts as this much: weights stay below 50
-# Of the slopes of the chances: from as much dependence on the context as the rows show to hardly any.
+LEAST_CHANCE = 0.02  # smaller probabilities of the action taken are raised to this: weights stay below 50
+# Penalties on the slopes of the action probabilities: from as much dependence on the context as the rows show to hardly any.
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e5)
 _RIDGE = 1.0
 
@@ -59,15 +59,15 @@ class Rows:
     x: Array  # (n, p), the first feature is 1
     actions: NDArray[np.int64] | None  # (n,); None where every action's reward is known
     rewards: Array  # (n,), or (n, J) where every action's reward is known
-    costs: Array | None  # (n, K), of what was done; None where every action's costs are known
-    known: Array  # (n, J, K), of every action; NaN in columns that are known of what was done alone
+    costs: Array | None  # (n, K), of the action taken; None if every action's costs are known
+    known: Array  # (n, J, K), of every action; NaN in columns known only for the action taken
     force: Array  # (n, K): 1 where a column counts, 0 in contexts that are in none of its groups
 
     def __len__(self) -> int:
         return len(self.x)
 
     def unknown(self) -> NDArray[np.bool_]:
-        """Which columns of costs are known of what was done alone, (K,)."""
+        """Which columns of costs are known only for the action taken, (K,)."""
         return np.asarray(np.isnan(self.known).any(axis=(0, 1)))
 
     def at(self, which: NDArray[Any]) -> Rows:
@@ -95,7 +95,7 @@ class Learnt:
     def of(cls, rows: Rows, cost_range: Array) -> Learnt:
         """Fit, and solve the rules' program on the rows.
 
-        Raises InfeasibleProblem where no policy keeps the rules on these rows.
+        Raises InfeasibleProblem if no policy keeps the rules on these rows.
         """
         J, K = rows.known.shape[1:]
         low, high = float(rows.rewards.min()), float(rows.rewards.max())
@@ -109,7 +109,7 @@ class Learnt:
         rewards, expected = fits.expected(rows)
         found = lp.allocation(np.full(len(rows), 1.0 / len(rows)), rewards, expected)
         fixed = lp.allocation([1.0], rewards.mean(axis=0)[None], expected.mean(axis=0)[None])
-        # Contexts that come again are played as the program plays them, which may be a mixture.
+        # Known contexts get the program's own choice, which may be a mixture.
         sums: dict[bytes, tuple[Array, int]] = {}
         for key, x in zip(_keys(rows), found.x):
             total, n = sums.get(key, (np.zeros(J), 0))
@@ -118,13 +118,13 @@ class Learnt:
         return replace(fits, prices=found.duals, mix=fixed.x[0], mix_prices=fixed.duals, met=met)
 
     def expected(self, rows: Rows) -> tuple[Array, Array]:
-        """What is expected of every action: rewards (n, J), and costs (n, J, K), as far as they are not known."""
+        """Expected rewards (n, J) of every action, and its costs (n, J, K), expected if not known."""
         rewards = np.clip(rows.x @ self.reward_fit.T, *self.reward_range)
         fitted = np.clip(np.einsum("ip,kjp->ijk", rows.x, self.cost_fit), *self.cost_range.T)
         return rewards, np.where(np.isnan(rows.known), fitted * rows.force[:, None, :], rows.known)
 
     def probabilities(self, rows: Rows) -> Array:
-        """With which chance it takes each action, (n, J)."""
+        """The probability with which it takes each action, (n, J)."""
         rewards, costs = self.expected(rows)
         pi: Array = np.eye(rewards.shape[1])[np.argmax(rewards - costs @ self.prices, axis=1)]
         for i, key in enumerate(_keys(rows)):
@@ -139,11 +139,11 @@ class LearntValue:
 
     policy: Estimate  # of θ (see the module): its reward per decision
     mix: Estimate  # the same of the best fixed mix of actions, which does not look at the context
-    table: Estimate | None  # what the decisions in the table earned; None where none were made
+    table: Estimate | None  # what the decisions in the table earned; None if it has no decisions
     used: tuple[Estimate, ...]  # by column of the rules, in the rule's units per decision that it counts
     learnt: tuple[Learnt, ...]  # the policy of each fold, of each split
-    rows: int  # so many were used
-    clipped: float  # the share of rows in which what was done had a chance below 0.02
+    rows: int  # how many were used
+    clipped: float  # the share of rows whose action had a probability below 0.02
 
     def as_data(self, rules: Rules | None) -> dict[str, Any]:
         names = () if rules is None else rules.names
@@ -190,7 +190,7 @@ def learnt_value(rows: Rows, rules: Rules | None, *, seed: int = 0) -> LearntVal
 
 
 class _Mean(NamedTuple):
-    """What one split says of a mean."""
+    """One split's estimate of a mean."""
 
     estimate: Estimate  # as if folds were independent
     variance: float
@@ -198,7 +198,7 @@ class _Mean(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """What one split into folds says: of what is earned, then of each column of costs."""
+    """The estimates of one split into folds: the earnings, then each column of costs."""
 
     policy: list[_Mean]
     mix: list[_Mean]
@@ -221,7 +221,7 @@ def _once(rows: Rows, rules: Rules | None, rng: np.random.Generator, penalties: 
 
 
 def _averaged(splits: list[_Mean]) -> Estimate:
-    """The splits say the same up to chance: their average differs less from θ than the interval of one says."""
+    """The average over splits, which differ only by chance: it is closer to θ than the interval of one split says."""
     value, low, high = np.mean([astuple(one.estimate) for one in splits], axis=0).tolist()
     variance = float(np.mean([one.variance for one in splits]))
     together = float(np.mean([one.together for one in splits]))
@@ -230,11 +230,11 @@ def _averaged(splits: list[_Mean]) -> Estimate:
 
 
 def _chances(rows: Rows, fold: NDArray[np.int64], penalties: tuple[float, ...]) -> tuple[Array, float]:
-    """The chance of each action (n, J), fitted on the other folds, and the penalty of the fit.
+    """The probability of each action (n, J), fitted on the other folds, and the penalty of the fit.
 
-    A fit that follows the noise of its own rows makes weights too large, and the interval too wide. One that follows nothing leaves
-    out what both the choice and the outcome depended on. So this takes the smallest penalty that predicts what was done in the
-    other rows within one standard error of the best.
+    A fit that follows the noise of its own rows makes weights too large and the interval too wide. One that follows nothing ignores
+    what both the choice and the outcome depended on. So this takes the smallest penalty whose predictions of the actions in the
+    other rows are within one standard error of the best.
     """
     n, J = rows.known.shape[:2]
     if rows.actions is None:
@@ -263,7 +263,7 @@ def rows_of(spec: Spec, log: Log) -> Rows:
     if rules is not None:
         groups = [log.context_group(i) for i in range(n)]
         given, logged = _usage(spec, log)
-        # What is known of what was done alone is left open below; until then any number of its range stands there.
+        # Costs known only for the action taken are set to NaN below; until then any number in range will do.
         for i in range(n):
             row = {name: one[i] for name, one in given.items()}
             row |= {name: np.full(J, lowest) for name, (_, lowest) in logged.items()}
@@ -280,7 +280,7 @@ def rows_of(spec: Spec, log: Log) -> Rows:
 
 
 def _usage(spec: Spec, log: Log) -> tuple[dict[str, Array], dict[str, tuple[Array, float]]]:
-    """Usages that are known of every action, (n, J); and those of what was done, (n,), with the lowest that there can be."""
+    """Usages known for every action, (n, J); and those of the action taken, (n,), with the lowest possible value."""
     given: dict[str, Array] = {}
     logged: dict[str, tuple[Array, float]] = {}
     for rule in spec.rules or ():
@@ -298,7 +298,7 @@ def _usage(spec: Spec, log: Log) -> tuple[dict[str, Array], dict[str, tuple[Arra
 
 
 def _fit(rows: Rows, y: Array, J: int) -> Array:
-    """Ridge regression by action, (J, p); of every action on all rows where all are known."""
+    """Ridge regression by action, (J, p); on all rows if every action's outcome is known."""
     if rows.actions is not None:
         return ridge_by_action(rows.x, rows.actions, y, J, _RIDGE)
     everyone = np.zeros(len(rows), dtype=np.int64)
@@ -381,7 +381,7 @@ def _estimate(
 
 
 def _keys(rows: Rows) -> list[bytes]:
-    """What tells rows apart for a policy: features, and the costs that are known before acting."""
+    """What a policy can tell rows apart by: features, and costs that are known before acting."""
     known = np.nan_to_num(rows.known).reshape(len(rows), -1)
     # + 0.0: the two zeros are one.
     parts = np.concatenate([rows.x, known, rows.force], axis=1) + 0.0

@@ -1,4 +1,4 @@
-"""What a table is proposed to be: context, actions, reward, usage and rules, each with the reason in words."""
+"""A proposal for a table: context, actions, reward, usage and rules, each with the reason in words."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tightrope.starting.roles import Part
 
 _GIVEN = "you said so"
 _MOSTLY_MISSING = 0.95
-_RARE = 0.005  # the share of rows below which a value of many has no place of its own
+_RARE = 0.005  # the share of rows below which a value does not get its own category
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """A table as a problem: what may be done, what callers send, what is earned and used, which rules must hold."""
+    """A table as a problem: the actions, what callers send, what is earned and used, which rules must hold."""
 
     name: str
     history: History
@@ -41,7 +41,7 @@ class Proposal:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """What rewards must lie in: [0, 1] where the table's do, else twice as far as the table goes."""
+        """The range of rewards: [0, 1] if the table's are in it, else twice as far as the table's."""
         low, high = float(self.log.rewards.min()), float(self.log.rewards.max())
         if low >= 0.0 and high <= 1.0:
             return 0.0, 1.0
@@ -62,7 +62,7 @@ def propose(
     rules: Sequence[str] | None = None,
     group: str | None = None,
 ) -> Proposal:
-    """What the columns of a table are, as far as names and values tell; what is given is taken as it is.
+    """What the columns of a table are, judging by names and values; arguments override the guesses.
 
     Parameters
     ----------
@@ -70,9 +70,9 @@ def propose(
     file
         What a spec beside the results calls it.
     reward : sequence of str
-        A column; or ``action=column`` for each action, where a row tells them all.
+        A column; or ``action=column`` for each action, if a row has all rewards.
     success : str, optional
-        The entry of the reward's column that counts as 1.
+        The entry of the reward column that counts as 1.
     usage : sequence of str, optional
         Columns of what was used, none of them if empty.
     rules : sequence of str, optional
@@ -81,7 +81,7 @@ def propose(
     Raises
     ------
     InvalidInput
-        What can't be told from the table, with the columns that might be meant and the option that says so.
+        Names what the table does not show, the columns that might be meant, and the option to use.
     """
     frame = Frame(table)
     columns, path = look(frame), frame.path or Path(file)
@@ -102,7 +102,7 @@ def propose(
         parts.append(Part("left out", f"{log.left_out:,} rows", lacking))
     declared, why = _context(frame, columns, history, context)
     if not declared:
-        nothing = "no column is left that could be known before a decision: name one with --context"
+        nothing = "no column is left that could be known before a decision; name one with --context"
         raise InvalidInput(nothing, within=str(path))
     encoder = Encoder(declared).fit(log.frame)
     made, why_rules = _rules(log, rules)
@@ -120,7 +120,7 @@ def _outcome(
     label: str | None,
     success: str | None,
 ) -> tuple[dict[str, Any], list[Part]]:
-    """What of `History` says what was done and earned, and why."""
+    """The fields of `History` for actions and rewards, and why."""
     if label is not None:
         return {"label": label}, [Part("label", label, _GIVEN)]
     if any("=" in one for one in reward):
@@ -130,7 +130,7 @@ def _outcome(
         raise InvalidInput("--reward must name one column, or be ACTION=COLUMN for each action")
     if action is None and not reward and (per_action := roles.find_per_action(columns)):
         known = per_action["reward"]
-        why = f"there is one for each of {len(known)} actions, by their names: a row tells what each would have earned"
+        why = f"there is one for each of {len(known)} actions, by their names: a row has what each would have earned"
         return {"reward": known}, [Part("reward", one, why) for one in known.values()]
     stated_reward = Part("reward", reward[0], _GIVEN) if reward else None
     found = stated_reward or roles.find_reward(columns, [action] if action else (), success)
@@ -141,7 +141,7 @@ def _outcome(
         return {"label": right.what}, [right]
     if done is None:
         could = [one.name for one in columns.values() if roles.is_choice(one)]
-        also = "; --label COLUMN names the right action of each row"
+        also = "; or use --label COLUMN if it holds the right action of each row"
         raise InvalidInput(_unclear(path, "was done", "--action", could) + also)
     if found is None:
         could = [one.name for one in columns.values() if roles.is_outcome(one) and one.name != done.what]
@@ -164,7 +164,7 @@ def _success(path: Path, column: Column, success: str | None) -> tuple[Any, str]
     if success is None:
         good = roles.good_value(column)
         if good is None:
-            raise InvalidInput(f"{where} holds {values}: say with --success which of them is good")
+            raise InvalidInput(f"{where} holds {values}; use --success to say which of them is good")
         return good, f"{good!r} counts as 1, all else as 0"
     for one in column.values:
         if success in (str(one), action_name(one)):
@@ -179,7 +179,7 @@ def _usage(
     usage: Sequence[str] | None,
     group: str | None,
 ) -> tuple[dict[str, Any], list[Part]]:
-    """What was used, by the name that rules call it, and why."""
+    """What was used, by the name that rules use for it, and why."""
     if isinstance(stated.get("reward"), dict) and not usage:
         if usage is not None:
             return {}, []
@@ -188,7 +188,9 @@ def _usage(
         return known, [Part("usage", column, why) for one in known.values() for column in one.values()]
     if "action" not in stated:
         if usage:
-            raise InvalidInput("--usage is what each decision used, but no column says what was done")
+            raise InvalidInput(
+                "--usage is what each decision used, but no column says which action was taken"
+            )
         return {}, []
     if usage is not None:
         return {one: one for one in usage}, [Part("usage", one, _GIVEN) for one in usage]
@@ -204,7 +206,7 @@ def _usage(
 def _context(
     frame: Frame, columns: Mapping[str, Column], history: History, given: Sequence[str]
 ) -> tuple[dict[str, Any], list[Part]]:
-    """What callers send, declared as an encoder takes it; why, and what is left out and why."""
+    """What callers send, as declarations for an encoder, and why; and what is left out, and why."""
     taken = {*history.needed()}
     leaks: list[str] = []
     late: dict[str, str] = {}
@@ -231,15 +233,15 @@ def _context(
 
 
 def _left_out(column: Column, leaks: bool) -> str | None:
-    """Why a column is no part of the context; None if it is one."""
+    """Why a column is not part of the context; None if it is."""
     if leaks and column.kind not in ("empty", "constant"):
-        return "it tells the reward almost exactly, so it is known only when the reward is"
+        return "it predicts the reward almost exactly, so it must be known only after the reward"
     by_kind = {
         "empty": "it is empty",
         "constant": f"it is {next(iter(column.values), None)!r} in every row that has a value",
         "id": f"it names the row: {column.n_values:,} different values in {column.rows:,} rows",
         "text": "it is free text: no two rows say the same",
-        "date": "a date never comes again. Use --context to take it all the same, if it is written as 2026-03-31",
+        "date": "a date never comes again. Use --context to include it anyway, if it is written as 2026-03-31",
     }
     if column.kind not in by_kind and column.missing_share > _MOSTLY_MISSING:
         return f"{column.missing_share:.0%} of it is missing"
@@ -247,7 +249,7 @@ def _left_out(column: Column, leaks: bool) -> str | None:
 
 
 def _declared(column: Column) -> tuple[dict[str, Any], str]:
-    """How an encoder takes a column, and that in words."""
+    """How an encoder reads a column, also in words."""
     declared: dict[str, Any]
     if column.kind in ("category", "id", "text"):
         common = [one for one, count in zip(column.values, column.counts) if count >= _RARE * column.rows]
@@ -267,7 +269,7 @@ def _declared(column: Column) -> tuple[dict[str, Any], str]:
     if column.missing:
         declared["missing"] = "indicator"
         share = f"{column.missing_share:.0%}" if column.missing_share >= 0.01 else "less than 1 %"
-        words += f"; missing in {share} of the rows, which has a column of its own"
+        words += f"; missing in {share} of the rows, marked by a column of its own"
     return declared, words
 
 
@@ -297,11 +299,11 @@ def _rules(log: Log, given: Sequence[str] | None) -> tuple[list[dict[str, Any]],
 
 
 class Used(NamedTuple):
-    """What is known of a usage that rules may limit."""
+    """What is known about a usage that rules may limit."""
 
     low: float
     high: float
-    stated: dict[str, Any]  # what a rule says of it beside the limit
+    stated: dict[str, Any]  # what a rule says about it besides the limit
     average: float = 0.0
 
 
@@ -314,7 +316,7 @@ def _used(log: Log, usage: str) -> Used:
 
 
 def _favourite(log: Log) -> tuple[str, float, str]:
-    """The action that earned most on average, its share of the rows, and that in words."""
+    """The action that earned most on average, its share of the rows, and a sentence about it."""
     _, done, rewards = log.lessons()
     actions = log.action_names
     counts = np.bincount(done, minlength=len(actions))
@@ -366,7 +368,7 @@ def rule_name(rule: Mapping[str, Any]) -> str:
 
 
 def _rounded_up(value: float) -> float:
-    """To three digits, upwards, so that what was done keeps the rule."""
+    """Rounded up to three digits, so that the table's decisions keep the rule."""
     if value <= 0.0:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(value)) - 2)
@@ -376,7 +378,7 @@ def _rounded_up(value: float) -> float:
 def _pair(text: str) -> tuple[str, str]:
     action, _, column = text.partition("=")
     if not action or not column:
-        must = "be ACTION=COLUMN for every action where it is so for one"
+        must = "be ACTION=COLUMN for every action if it is so for one"
         raise InvalidInput(field="reward", must=must, got=text)
     return action, column
 

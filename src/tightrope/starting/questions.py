@@ -1,4 +1,4 @@
-"""A problem by questions, where there is no table yet."""
+"""A problem from answers to questions, if there is no table yet."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tightrope.starting.proposal import Used, read_rule, rule_of
 from tightrope.validation import finite_number
 from tightrope.words import Shown
 
-# A question and the answer that stands for Enter.
+# Asks a question; Enter gives the default answer.
 Ask = Callable[[str, str], str]
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What people say of a problem that has no table yet.
+    """What people say about a problem that has no table yet.
 
     `context` holds fields such as ``age: 0..120`` and ``sex: f, m``; `rules` such as ``letter <= 0.3`` and
     ``minutes <= 4.5``; `usage`, by its name, what each action uses; `chances` how often each action succeeds, as a guess.
@@ -64,7 +64,7 @@ class Answers:
     @classmethod
     def asked(cls, ask: Ask, given: Answers) -> Answers:
         name = ask("What is it about, in one word?", given.name)
-        actions = _split(ask("What can be done? Names, with commas between", ", ".join(given.actions)))
+        actions = _split(ask("What are the actions? Names, separated by commas", ", ".join(given.actions)))
         asked = "What is known before a decision? Such as   age: 0..120   or   sex: f, m"
         print(f"{asked}   ; Enter ends the list.")
         context = [*given.context, *_listed(ask, "  known before", _field)]
@@ -131,7 +131,7 @@ def read_usage(text: str) -> tuple[str, dict[str, float]]:
 
 
 def _listed(ask: Ask, question: str, check: Callable[[str], object]) -> Iterator[str]:
-    """Answers until there is none, those that `check` refuses left out."""
+    """Answers until an empty one, without those that `check` refuses."""
     while answer := ask(question, ""):
         try:
             check(answer)

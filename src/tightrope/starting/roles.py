@@ -1,4 +1,4 @@
-"""Which column of a table is the action, which the reward, which tells what was used: by their names and by what they hold."""
+"""Which column of a table is the action, which the reward, which says what was used: judged by names and values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Part:
 
 
 def find_action(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Part | None:
-    """The column of what was done: by its name, or the only one that could be."""
+    """The column of the action taken: by its name, or the only candidate."""
     could = [one for one in columns.values() if one.name not in {*apart} and is_choice(one)]
     if named := _by_name(could, NAMES["action"]):
         column, word = named
@@ -40,7 +40,7 @@ def find_action(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Par
 def find_reward(
     columns: Mapping[str, Column], apart: Iterable[str] = (), success: str | None = None
 ) -> Part | None:
-    """The column of what was earned: by its name; where `success` is told it may hold any few values."""
+    """The column of the reward: by its name; if `success` is given it may hold any few values."""
     free = [one for one in columns.values() if one.name not in {*apart}]
     could = [one for one in free if is_outcome(one) or (success and success in map(str, one.values))]
     if named := _by_name(could, NAMES["reward"]):
@@ -51,7 +51,7 @@ def find_reward(
 
 
 def find_label(columns: Mapping[str, Column]) -> Part | None:
-    """The column of the action that would have been right: by its name."""
+    """The column of the right action: by its name."""
     if named := _by_name([one for one in columns.values() if is_choice(one)], NAMES["label"]):
         column, word = named
         each = f"each of its {column.n_values} values is an action, right where it stands"
@@ -60,7 +60,7 @@ def find_label(columns: Mapping[str, Column]) -> Part | None:
 
 
 def find_per_action(columns: Mapping[str, Column]) -> dict[str, dict[str, str]]:
-    """Columns that tell something of every action: ``{"reward": {"email": "reward_email", …}, "cost": {…}}``."""
+    """Columns with something about every action: ``{"reward": {"email": "reward_email", …}, "cost": {…}}``."""
     by_prefix: dict[str, dict[str, str]] = {}
     for column in columns.values():
         if column.kind not in ("number", "boolean", "constant"):
@@ -79,7 +79,7 @@ def find_per_action(columns: Mapping[str, Column]) -> dict[str, dict[str, str]]:
 
 
 def find_usage(frame: Frame, columns: Mapping[str, Column], action: str, apart: Iterable[str]) -> list[Part]:
-    """The columns of what was used: their name says so, and what was done makes a difference to them."""
+    """The columns of what was used: their name says so, and they differ between actions."""
     found = []
     for column in columns.values():
         named = sorted(column.words & {*NAMES["usage"]})
@@ -94,7 +94,7 @@ def find_usage(frame: Frame, columns: Mapping[str, Column], action: str, apart: 
 
 
 def find_consequences(frame: Frame, columns: Mapping[str, Column], action: str) -> dict[str, str]:
-    """Numbers that what was done explains so well that they must have come after it, and that in words."""
+    """Columns that the action explains so well that they must have come after it, and why in words."""
     found = {}
     for column in columns.values():
         if column.kind != "number" or column.name == action:
@@ -108,7 +108,7 @@ def find_consequences(frame: Frame, columns: Mapping[str, Column], action: str) 
 
 
 def find_leaks(frame: Frame, columns: Mapping[str, Column], reward: str, success: object = None) -> list[str]:
-    """Columns that tell the reward to within a hair: they are known when it is known, and not before."""
+    """Columns that predict the reward almost exactly: they can't be known before it."""
     if columns[reward].kind not in ("number", "boolean") and success is None:
         return []
     paid, paid_missing = frame.column(reward)
@@ -151,7 +151,7 @@ def _outcome_in_words(column: Column) -> str:
 
 
 def _by_name(could: list[Column], words: list[str]) -> tuple[Column, str] | None:
-    """The first column whose name has the surest of the words in it; one that is nothing but the word goes first."""
+    """The first column whose name contains the surest of the words; an exact match goes first."""
     for whole in (True, False):
         for word in words:
             for column in could:
@@ -161,7 +161,7 @@ def _by_name(could: list[Column], words: list[str]) -> tuple[Column, str] | None
 
 
 def _by_action(frame: Frame, name: str, action: str) -> tuple[str, float]:
-    """The range of a column's averages by action, and the share of its variance that they explain, less what chance would."""
+    """The range of a column's averages by action, and the share of its variance that they explain beyond chance."""
     array, missing = frame.column(name)
     done, undone = frame.column(action)
     both = ~(missing | undone)

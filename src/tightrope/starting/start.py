@@ -1,4 +1,4 @@
-"""The first hour of an experiment: its spec, the best value that rules allow, a simulation, and a page about all of it."""
+"""The first hour of an experiment: its spec, the best value under its rules, a simulation, and a page about all of it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Start:
         return rows
 
     def _action_columns(self) -> list[tuple[str, ...]]:
-        """How often each action is taken and what it earns, each column under its head."""
+        """How often each action is taken and what it earns, each column under its heading."""
         weights = self.env.weights if self.best.atoms is None else self.best.atoms.weights
         shares = {"the best policy": weights @ self.best.policy, self.run.policy: self.run.shares.mean[-1]}
         if self.proposal is not None and not self.proposal.log.tells_all:
@@ -158,8 +158,8 @@ def start(
 ) -> Start:
     """Solve and simulate a spec, and write it with a page about what was found.
 
-    `text` is the spec as `spec_text` or `plain_spec_text` gives it, `proposal` what it was made of, and `tell` is told what is done
-    next. Nothing is written unless the spec can be solved; a file that exists is replaced only with `force`.
+    `text` is the spec from `spec_text` or `plain_spec_text`, `proposal` what it was made from, and `tell` is called before each
+    step. Nothing is written unless the spec can be solved; a file that exists is replaced only with `force`.
     """
     there = [one for one in (SPEC, PAGE, SUMMARY) if (folder / one).exists()]
     if there and not force:
@@ -174,7 +174,7 @@ def start(
     else:
         tell("what each action would have earned in each row …")
         env = table_environment(spec, doubts.append, proposal.log)
-    # A table, or one that was made up from answers.
+    # A table, or a world made up from answers.
     assert isinstance(env, Tabular)
     tell("the best policy of that world …")
     best = solve(env)
@@ -195,11 +195,11 @@ def start(
 
 
 def _learnt(spec: Spec, proposal: Proposal, doubts: list[str]) -> LearntValue | None:
-    """What a policy learnt from the table would earn; None, and a doubt, where the table can't say."""
+    """What a policy learnt from the table would earn; None, and a doubt, if the table can't say."""
     n = len(proposal.log)
     if n < LEAST_ROWS:
         few = f"{n} rows are too few to estimate what a policy learnt from them would earn"
-        doubts.append(f"{few}: {LEAST_ROWS} are needed")
+        doubts.append(f"{few}; at least {LEAST_ROWS} are required")
         return None
     try:
         found = learnt_value(rows_of(spec, proposal.log), spec.rules)

@@ -22,7 +22,7 @@ SPEC = "spec.toml"
 
 
 def spec_text(proposal: Proposal, *, rounds: int, replications: int, asked: str) -> str:
-    """The spec of a table; `asked` is the command that it was made by."""
+    """The spec of a table; `asked` is the command that made it."""
     history = proposal.history
     stated = {name: getattr(history, name) for name in ("file", *LogColumns.__struct_fields__)}
     table = {name: value for name, value in stated.items() if value not in (None, {})}
@@ -42,7 +42,7 @@ def spec_text(proposal: Proposal, *, rounds: int, replications: int, asked: str)
 def plain_spec_text(
     data: Mapping[str, Any], reasons: Mapping[str, str], *, asked: str, proposal: Proposal | None = None
 ) -> str:
-    """The spec of answers to questions, and why it has its rules; or of the `proposal` that they were made of."""
+    """The spec from answers to questions, and why it has its rules; or from the `proposal` that they came from."""
     columns = {} if proposal is None else proposal.encoder.columns
     return templates.render(
         "tightrope.starting/spec.toml.jinja",
@@ -73,13 +73,13 @@ def _reasons(proposal: Proposal, roles: tuple[str, ...]) -> str:
 
 
 def _readable(column: dict[str, Any]) -> dict[str, Any]:
-    """With the type first, and of a number what becomes of one outside its range."""
+    """With the type first, and for a number what happens outside its range."""
     last = {"outside": column.get("outside", "clip")} if column["type"] == "number" else {}
     return {"type": column.pop("type"), **column, **last}
 
 
 def _entry(name: str, stated: Mapping[str, Any]) -> str:
-    """On one line, or where that is too long one line for each field."""
+    """On one line, or, if that is too long, one line for each field."""
     line = f"{key_text(name)} = {value_text(stated)}"
     if len(line) <= _WIDTH:
         return line

@@ -1,4 +1,4 @@
-"""What many cells say together: who is beaten by nobody, which field matters, which settings are best."""
+"""What many cells say together: the Pareto front, which field matters, which settings are best."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BINS = 10
 
 
 def pareto_layers(regret: Array, violation: Array) -> NDArray[np.int64]:
-    """0 for what nothing else beats in one without losing in the other, 1 for the same among the rest, and so on."""
+    """The Pareto layer of each point: 0 for the front, 1 for the front of the rest, and so on."""
     layers = np.zeros(len(regret), dtype=np.int64)
     # In order of regret, a point goes to the first layer whose least violation so far is above its own.
     least: list[float] = []
@@ -35,7 +35,7 @@ def pareto_layers(regret: Array, violation: Array) -> NDArray[np.int64]:
 
 
 def ranks(rows: Rows, *, judged: bool) -> Array:
-    """Place of each row, the best first: by how far it falls short of a target, or by Pareto layer; then by regret.
+    """Rank of each row, the best first: by how far it falls short of a target, or by Pareto layer; then by regret.
 
     inf for a row without numbers.
     """

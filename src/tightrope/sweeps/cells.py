@@ -1,4 +1,4 @@
-"""Cells: one setting of one policy each, known by a hash of all that its numbers depend on, and run on their own."""
+"""Cells: one setting of one policy each, identified by a hash of everything its numbers depend on, and run independently."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MEASURES = (
 
 _SIZE = ("round", "replications", "seed")
 _DTYPES: dict[str, type] = {"bool": object, "int": np.int64, "float": np.float64, "text": object}
-_FORMAT = 2  # of what is measured: a change gives every cell a new name
+_FORMAT = 2  # version of what is measured: a change gives every cell a new name
 _KEPT = 8
 
 
@@ -82,7 +82,7 @@ class Plan:
         """The plan that a spec's ``[sweep]`` states."""
         if spec.environment is None:
             raise spec.error("environment: is missing: a sweep needs one to draw rewards and costs")
-        # Kinds are named, since a cell is known by what it says: results of another default are not its own.
+        # Kinds are explicit, because the hash covers the text: results under another default must not match.
         policies = named_kinds(spec.data.get("policy", {}))
         base = {name: value for name, value in spec.data.items() if name != "sweep"} | {
             "name": spec.name,
@@ -120,7 +120,7 @@ class Plan:
         return Cell(number, policy, settings, _hash(parts), by_run)
 
     def changed(self, cell: Cell, *, by_run: bool = False, **simulation: int) -> Cell:
-        """The cell with other rounds or another seed: another cell, at the same place."""
+        """The cell with other rounds or another seed: a different cell at the same place in the design."""
         settings = cell.settings | {f"simulation.{name}": value for name, value in simulation.items()}
         return self.cell(cell.number, cell.policy, settings, by_run)
 
@@ -133,7 +133,7 @@ class Plan:
 
     @property
     def rounds(self) -> int:
-        """How long the spec's runs are, where no cell says otherwise."""
+        """How long the spec's runs are, unless a cell says otherwise."""
         return int(self.base.get("simulation", {}).get("rounds", SimulationSpec().rounds))
 
     def goal(self, rounds: int) -> Target | None:
@@ -145,7 +145,7 @@ class Plan:
         return [rounds] if goal is None else goal.recorded(rounds)
 
     def solved(self, tables: Mapping[str, Any]) -> _Solved:
-        """The environment with its optimum; made, and kept for the next cells, if it is new."""
+        """The environment with its optimum; made if it is new, and kept for the next cells."""
         stated = tables["policy"]
         seen = stated.get("costs_seen") if isinstance(stated, Mapping) else None
         parts = self._digests(_ENVIRONMENT, tables)
@@ -193,7 +193,7 @@ def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
 
 
 def run_cells_on_gpu(plan: Plan, cells: Sequence[Cell], device: Any = None) -> list[Row]:
-    """As `run_cells`, the cells that share an environment and a size in one launch, in double precision: the CPU's choices."""
+    """Like `run_cells`, but cells with one environment and size share a launch, in double precision: the CPU's choices."""
     rows: dict[str, Row] = {}
     alike: dict[tuple[Any, ...], list[tuple[Cell, _Built]]] = {}
     for cell in cells:
@@ -213,7 +213,7 @@ def run_cells_on_gpu(plan: Plan, cells: Sequence[Cell], device: Any = None) -> l
             if len(members) == 1:
                 rows[members[0][0].id] = failed_row(plan, members[0][0], error)
             else:
-                launches += [[member] for member in members]  # alone, each tells for itself
+                launches += [[member] for member in members]  # one by one, so that each reports its own error
     return [rows[cell.id] for cell in cells]
 
 
@@ -222,7 +222,7 @@ def _launched(plan: Plan, members: list[tuple[Cell, _Built]], device: Any) -> di
 
     started = time.perf_counter()
     first, policies = members[0][1], [built.policy for _, built in members]
-    env: Any = first.solved.env  # simulate_many refuses what it can't play
+    env: Any = first.solved.env  # simulate_many refuses what it can't run
     record = plan.recorded(first.size.rounds)
     options: dict[str, Any] = {"record": record, "precision": "double", "optimum": 0.0, "device": device}
     runs = simulate_many(policies, env, *first.shape, **options)
@@ -232,7 +232,7 @@ def _launched(plan: Plan, members: list[tuple[Cell, _Built]], device: Any) -> di
 
 
 def failed_row(plan: Plan, cell: Cell, error: Exception | str, seconds: float = 0.0) -> Row:
-    """The row of a cell that has no numbers: whatever is wrong with one cell, the others go on."""
+    """The row of a failed cell: whatever is wrong with one cell, the others go on."""
     told = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else error
     return {
         **_head(plan, cell),
@@ -243,7 +243,7 @@ def failed_row(plan: Plan, cell: Cell, error: Exception | str, seconds: float = 
 
 
 def check_ends(plan: Plan) -> None:
-    """Refuse a plan of which neither the first nor the last point can be built: what is wrong is not the value of a setting.
+    """Refuse a plan if neither its first nor its last point can be built: then the fault is not in a setting's value.
 
     Raises
     ------
@@ -273,7 +273,7 @@ def shown(value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """An environment with its optimum: what cells share, so made once."""
+    """An environment with its optimum, made once because cells share it."""
 
     env: Tabular | Custom
     optimum: float | None
@@ -320,12 +320,12 @@ def _run(plan: Plan, cell: Cell) -> Row:
         built = _build(plan, plan.tables(cell.policy, cell.settings))
         recorded = plan.recorded(built.size.rounds)
         options: dict[str, Any] = {"workers": 1, "progress": False, "record": recorded, "warn": False}
-        # The optimum is not asked for here: one for all cells of an environment is put in its place below.
+        # The optimum is not computed here: one for all cells of an environment is filled in below.
         run = simulate(built.policy, built.solved.env, *built.shape, optimum=0.0, **options)
         if run.interrupted:
             raise KeyboardInterrupt
         row = _row(plan, cell, built, run, 0.0)
-        # The intervals take their time too, and batches are cut by it.
+        # The intervals take time too, and batches are sized by time.
         return {**row, "seconds": time.perf_counter() - started}
     except Exception as error:
         return failed_row(plan, cell, error, time.perf_counter() - started)
@@ -375,7 +375,7 @@ def _head(plan: Plan, cell: Cell) -> Row:
 
 
 def moved(value: Any, old: Path, new: Path) -> Any:
-    """The same tables for a spec in another folder: what they name as file.py:Class is found from there.
+    """The same tables for a spec in another folder: references like file.py:Class are made relative to it.
 
     >>> moved({"kind": "mine.py:Shop", "of": [1]}, Path("/a"), Path("/a/out"))
     {'kind': '../mine.py:Shop', 'of': [1]}

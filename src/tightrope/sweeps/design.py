@@ -1,6 +1,6 @@
-"""Which settings a sweep tries: fields of the spec by their path, the values of each, and how these are combined.
+"""Which settings a sweep tries: fields of the spec by their path, the values of each, and how they are combined.
 
-Points are made one after the other, never all at once, and depend on nothing but the ``[sweep]`` table.
+Points are made one at a time, never all at once, and depend only on the ``[sweep]`` table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Step: TypeAlias = str | int
 Column: TypeAlias = Literal["bool", "int", "float", "text"]
 
 ROOTS = ("policy", "rule", "environment", "simulation")
-_BLOCK = 256  # points drawn at a time; a power of 2, as Sobol's sequence wants it
+_BLOCK = 256  # points drawn at a time; a power of 2, as Sobol sequences require
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Span:
     def at(self, u: float) -> float:
         """The value at the share u ∈ [0, 1) of the way."""
         if self.whole:
-            # Each whole number owns the stretch up to the next, so all of them are drawn.
+            # Each integer owns the interval up to the next, so all of them are drawn.
             return min(math.floor(self._between(u, self.high + 1)), int(self.high))
         return min(max(_six_digits(self._between(u, self.high)), self.low), self.high)
 
@@ -77,7 +77,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Axis:
-    """One field and what it takes: a tuple of values, or a `Span`."""
+    """One field and its values: a tuple, or a `Span`."""
 
     path: str
     values: tuple[Any, ...] | Span
@@ -134,16 +134,18 @@ class Design:
             refuse(spec, "", f"must name at least one field, {example}")
         if len({axis.steps for axis in axes}) < len(axes):
             refuse(spec, "", "must name each field once")
-        # What makes an environment varies slowest, so that neighbours share one and its linear program.
+        # Fields of the environment vary slowest, so that neighbours share one and its linear program.
         axes.sort(key=lambda axis: axis.steps[0] not in ("environment", "rule"))
         if kind == "grid":
             if cells is not None:
                 refuse(
-                    spec, "cells", "is for random and sobol designs: a grid has as many as its values make"
+                    spec,
+                    "cells",
+                    "is only for random and sobol designs; a grid takes every combination of its values",
                 )
             cells = math.prod(len(axis.levels()) for axis in axes)
         elif cells is None:
-            refuse(spec, "cells", f"is missing: a {kind} design needs to know how many settings to try")
+            refuse(spec, "cells", f"is missing: a {kind} design needs the number of settings to try")
         return cls(kind, tuple(axes), _whole(spec, "cells", cells, 1), seed)
 
     @property
@@ -188,7 +190,7 @@ def steps_of(path: str) -> tuple[Step, ...]:
 
 
 def put(data: Any, steps: Sequence[Step], value: Any) -> Any:
-    """`data` with `value` at the place that `steps` lead to; what is on the way is copied, all else shared.
+    """`data` with `value` at the place that `steps` lead to; tables on the way are copied, everything else is shared.
 
     >>> put({"a": {"b": 1}, "c": [1, 2]}, ("a", "d"), 3)
     {'a': {'b': 1, 'd': 3}, 'c': [1, 2]}
@@ -211,7 +213,7 @@ def refuse(spec: Spec, field: str, message: str) -> NoReturn:
 
 
 def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Entries by path: without quotation marks around a path TOML makes tables of it."""
+    """Entries by path: TOML turns a path without quotation marks into tables."""
     for name, value in table.items():
         path = f"{prefix}.{name}" if prefix else name
         if isinstance(value, Mapping) and not {"low", "high"} & set(value):
@@ -238,9 +240,9 @@ def _axis(spec: Spec, path: str, given: Any, kind: Kind) -> Axis:
                 raise InvalidInput(f"{missing[0]} is missing")
             values = Span(**given)
             if kind == "grid" and values.steps is None:
-                raise InvalidInput("steps is missing: how many values of the range a grid takes")
+                raise InvalidInput("steps is missing: a grid needs the number of values in the range")
             if kind != "grid" and values.steps is not None:
-                raise InvalidInput(f"steps is for grids, but the design is {kind!r}")
+                raise InvalidInput(f"steps is only for grids, but the design is {kind!r}")
         elif not isinstance(given, list):
             raise InvalidInput(f"must be a list of values or {{ low = …, high = … }}, but got {given!r}")
         elif not given:
@@ -256,7 +258,7 @@ def _axis(spec: Spec, path: str, given: Any, kind: Kind) -> Axis:
 
 
 def own_steps(steps: tuple[Step, ...], policy: int) -> tuple[Step, ...]:
-    """The steps with `policy` as `policy[i]` where they name no policy themselves."""
+    """The steps with `policy` as `policy[i]` if they name no policy themselves."""
     if steps[0] == "policy" and not isinstance(steps[1], int):
         return ("policy", policy, *steps[1:])
     return steps

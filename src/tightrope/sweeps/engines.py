@@ -1,7 +1,7 @@
 """Where cells run: in this process, on the cores of this machine, on a Ray cluster, or on a GPU. The numbers are the same.
 
-An engine takes batches of cells as they are asked for and gives their rows back in whatever order they finish. A worker that dies
-does not end a sweep: its cells run again, and one that keeps killing its worker is a failed cell.
+An engine pulls batches of cells and returns their rows in whatever order they finish. A worker that dies does not end a sweep: its
+cells run again, and a cell that keeps killing its worker counts as failed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _Rows: TypeAlias = Future[list[Row]]
 
 RETRIES = 3
 _DIED = "the worker died while it ran this cell (killed, crashed or out of memory)"
-_RESOURCES_EVERY = 5.0  # seconds between looks at how many cores a cluster has
-# One thread for each worker: cells are what is spread over the cores.
+_RESOURCES_EVERY = 5.0  # seconds between checks of how many cores a cluster has
+# One thread per worker: the cells themselves are spread over the cores.
 _SINGLE = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
 
 
@@ -50,7 +50,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
-        """The rows of each batch, as they finish; a batch is asked for when there is room for it."""
+        """The rows of each batch, as they finish; a batch is pulled when there is room for it."""
 
 
 def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: str | None) -> Engine:
@@ -61,7 +61,7 @@ def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: st
     if name not in get_args(EngineName):
         raise InvalidInput(field="engine", must="be 'local', 'ray' or 'gpu'", got=name)
     if address is not None:
-        problem = f"is for the engine 'ray', but the engine is {name!r} and address {address!r}"
+        problem = f"needs the engine 'ray', but the engine is {name!r} and address {address!r}"
         raise InvalidInput(field="address", problem=problem)
     if name == "gpu":
         from tightrope.engine.gpu import cuda_device
@@ -72,7 +72,7 @@ def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: st
 
 
 class _Serial(Engine):
-    """The process that asks; with a `device` its GPU, many settings in one launch, in double precision: the CPU's numbers."""
+    """The calling process; with a `device` its GPU, many settings in one launch, in double precision: the CPU's numbers."""
 
     def __init__(self, plan: Plan, device: Any = None) -> None:
         super().__init__(plan)
@@ -87,7 +87,7 @@ class _Serial(Engine):
 
 
 class _Workers(Engine):
-    """Other processes, which are kept busy: batches are submitted while there is room."""
+    """Other processes, kept busy: batches are submitted while there is room."""
 
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
         waiting: dict[_Rows, Batch] = {}
@@ -109,7 +109,7 @@ class _Workers(Engine):
 
     @abc.abstractmethod
     def _finished(self, future: _Rows, waiting: dict[_Rows, Batch]) -> Iterator[list[Row]]:
-        """The rows of a batch that has finished, which is taken out of `waiting`."""
+        """The rows of a finished batch, which is removed from `waiting`."""
 
 
 class _Processes(_Workers):
@@ -130,7 +130,7 @@ class _Processes(_Workers):
         try:
             rows = future.result()
         except BrokenProcessPool:
-            # All that was under way is lost, and any of it may be to blame: one at a time tells which.
+            # Everything in progress is lost, and any of it may be to blame: running one at a time shows which.
             suspects = [cell for batch in waiting.values() for cell in batch]
             waiting.clear()
             self._stop(kill=True)
@@ -153,7 +153,7 @@ class _Processes(_Workers):
         try:
             future = self._pool.submit(run_cells, self._plan, batch)
         except BrokenProcessPool as error:
-            # A worker died since the last look; told where all other batches under way are told.
+            # A worker died since the last check; reported together with all other batches in progress.
             future = Future()
             future.set_exception(error)
         return future
@@ -181,14 +181,14 @@ class _Ray(_Workers):
         ray: Any = module
         self._ray = ray
         if not ray.is_initialized():
-            # The number of cores may only be said of a cluster that is started here.
+            # The number of cores can only be set for a cluster that is started here.
             size = {"num_cpus": self._workers, "include_dashboard": False} if self._address is None else {}
             _reach(self._address)
             try:
                 ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **size)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise TightropeError(f"no Ray cluster at {self._address!r}: {error}") from error
-            # Ray tells of lost workers on standard output, which is for results.
+            # Ray reports lost workers on standard output, which is for results.
             self._open.enter_context(contextlib.redirect_stdout(sys.stderr))
             self._open.callback(ray.shutdown)
         self._remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_run_remote)
@@ -206,7 +206,7 @@ class _Ray(_Workers):
             raise  # what the task raised, not the loss of a worker
         except errors.RayError as error:
             if len(batch) > 1:
-                # Each cell as a task of its own: only the one to blame will fail.
+                # Each cell as its own task: only the one to blame will fail.
                 waiting.update((self._submit([cell]), [cell]) for cell in batch)
                 return
             told = str(error).strip().split("\n")[0]
@@ -229,7 +229,7 @@ class _Ray(_Workers):
 
 
 def _leave_interrupts() -> None:
-    """Ctrl-C reaches the workers too; it is for the sweep, which ends them."""
+    """Ignore Ctrl-C in the workers: the sweep handles it and ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -241,7 +241,7 @@ def _run_remote(version: str, plan: Plan, cells: Batch) -> list[Row]:
 
 
 def _reach(address: str | None) -> None:
-    """Refuse an address where nobody answers: Ray itself would try for half a minute."""
+    """Refuse an address where nothing answers: Ray itself would try for half a minute."""
     found = re.fullmatch(r"\[?([^/]+?)\]?:(\d+)", address or "")
     if found is None:
         return

@@ -37,10 +37,10 @@ _PANELS = 6
 
 
 def write_page(sweep: Sweep, verdict: Sequence[str] = ()) -> dict[str, Any]:
-    """Write `index.html` and `summary.json` into the sweep's folder; returns what is in the latter.
+    """Write `index.html` and `summary.json` into the sweep's folder; returns the data of the latter.
 
     That is the sweep for machines: counts, the best settings, the Pareto front, each field's share of the variance, failures.
-    `verdict` is what `tune` says of the settings that it checked.
+    `verdict` is what `tune` says about the settings that it checked.
     """
     rows = sweep.rows()
     good = rows.take(best_first(rows))
@@ -67,7 +67,7 @@ def write_page(sweep: Sweep, verdict: Sequence[str] = ()) -> dict[str, Any]:
     }
     report = Report(
         f"Sweep of {data['name']}",
-        subtitle=f"{len(sweep.plan):,} settings, each simulated on the same draws wherever seeds are the same",
+        subtitle=f"{len(sweep.plan):,} settings; those with the same seed are simulated on the same draws",
     )
     listed = np.lexsort((regret[front], violation[front]))
     best = _lines(sweep, good, np.arange(len(good))[:_BEST], "regret", "violation", "path_violation")
@@ -113,7 +113,7 @@ def _front_figure(regret: Array, violation: Array, on_front: NDArray[np.intp]) -
 
 
 def _fields(sweep: Sweep, good: Rows, shares: dict[str, dict[str, float]]) -> dict[str, Any]:
-    """What each field explains, and the numbers by its values; nothing where too few settings tell."""
+    """What each field explains, and the numbers by its values; nothing if there are too few settings."""
     if all(value != value for share in shares.values() for value in share.values()):
         return {}
     known = {field: {k: 0.0 if v != v else v for k, v in share.items()} for field, share in shares.items()}
@@ -138,7 +138,7 @@ def _fields(sweep: Sweep, good: Rows, shares: dict[str, dict[str, float]]) -> di
 
 
 def _shares(sweep: Sweep, good: Rows) -> dict[str, dict[str, float]]:
-    """For each field, and for the policy where there are several, what it explains of regret and violation."""
+    """For each field, and for the policy if there are several, its share of the variance of regret and violation."""
     fields = list(sweep.plan.design.paths) + (["policy"] if len(sweep.plan.names) > 1 else [])
     return {
         field: {name: explained(good[field], good[name].astype(float)) for name in ("regret", "violation")}

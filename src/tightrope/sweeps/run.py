@@ -1,4 +1,4 @@
-"""`sweep`: every cell of a design, once, on any engine, with what is finished on disk."""
+"""`sweep`: every cell of a design, once, on any engine; finished cells go to disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from tightrope.sweeps.engines import Engine, EngineName, engine_for
 from tightrope.sweeps.store import Rows, Store
 from tightrope.version import __version__
 
-BATCH_SECONDS = 1.0  # what a batch should take: much less costs overhead, much more loses work when killed
+BATCH_SECONDS = (
+    1.0  # how long a batch should take: much less costs overhead, much more loses work when killed
+)
 MOST_CELLS = 500
 # Successive halving, here by thirds: a ninth of the rounds for all, a third for the best third, all for the best ninth.
 RUNGS = (1 / 9, 1 / 3, 1.0)
@@ -40,7 +42,7 @@ _SHOWN = 10  # settings in a notebook's table
 
 @dataclass(frozen=True, eq=False)
 class Rung:
-    """Cells that ran for as many rounds: their places in the design and their names."""
+    """Cells that ran for the same number of rounds: their places in the design and their names."""
 
     numbers: NDArray[np.int64]
     names: tuple[str, ...]
@@ -53,8 +55,8 @@ class Sweep(AsFrame):
     folder: Path
     plan: Plan
     rungs: tuple[Rung, ...]  # cells in the order of the design: all, and with halving those kept, twice
-    ran: int  # cells that ran now; the others were there already
-    failed: int  # cells without numbers, of now and of before
+    ran: int  # cells that ran now; the others were already there
+    failed: int  # failed cells, now and before
     seconds: float
 
     def rows(self, rung: int = -1) -> Rows:
@@ -131,17 +133,17 @@ def sweep(
     spec : Spec
         With an ``[environment]`` and a ``[sweep]``.
     out : path
-        The folder `cells` below it gets the rows, as they finish. What is there already is not run again, whether from a sweep
-        that was stopped or from another design with cells in common.
+        Its subfolder `cells` gets the rows as they finish. Cells that are already there do not run again, whether from a sweep that
+        was stopped or from another design with cells in common.
     engine : "local", "ray" or "gpu"
     workers : int, optional
         Cores to use; all by default. One means this process.
     address : str, optional
-        Of a Ray cluster, "auto" for the one that runs on this machine; by default one is started for the sweep.
+        Address of a Ray cluster, "auto" for the one that runs on this machine; by default one is started for the sweep.
     halving : bool
-        Successive halving: all cells with few rounds first, only the best go on.
+        Successive halving: all cells run for a few rounds first, and only the best go on.
     retry_failed : bool
-        Run cells again that failed before.
+        Run failed cells again.
     progress : bool, optional
         A progress bar on standard error; by default if that is a terminal.
 
@@ -245,15 +247,15 @@ class Runner:
         return Rung(np.array(numbers, dtype=np.int64), tuple(names))
 
     def _shortened(self, cell: Cell, fraction: float) -> Cell:
-        """The cell with a fraction of its rounds, of those after the target's round where there is one."""
+        """The cell with a fraction of its rounds (of those after the target's round, if it names one)."""
         rounds = cell.settings.get("simulation.rounds", self.plan.rounds)
         if not isinstance(rounds, int) or rounds < 1:
-            return cell  # it will fail, and tell why
+            return cell  # it will fail, and say why
         start = 0 if self.plan.target is None else min(self.plan.target.after, rounds - 1)
         return self.plan.changed(cell, rounds=start + max(1, math.ceil((rounds - start) * fraction)))
 
     def _best(self, rung: Rung, most: int) -> NDArray[np.bool_]:
-        """Which cells of the plan go on: at most so many of those on the rung."""
+        """Which cells of the rung go on: at most `most`."""
         rows = self.store.load(rung.names)
         place = dict(zip(rows["cell"], ranks(rows, judged=self.plan.target is not None)))
         rank = np.array([place.get(name, np.inf) for name in rung.names])
@@ -264,7 +266,7 @@ class Runner:
 
 
 def _describe(plan: Plan, folder: Path) -> None:
-    """What the rows in the folder mean, for whoever finds it."""
+    """Explain the rows in the folder, for anyone who finds it."""
     design = plan.design
     values = ((axis.path, axis.values) for axis in design.axes)
     target = None if plan.target is None else str(plan.target)

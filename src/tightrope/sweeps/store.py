@@ -1,4 +1,4 @@
-"""What a sweep has finished, on disk: small Parquet files, each complete or not there at all."""
+"""What a sweep has finished, on disk: small Parquet files, each complete or absent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tightrope.sweeps.design import Axis
 
 
 def for_people(row: Row) -> Row:
-    """A row without what a cell is known by and the rewards of its single runs."""
+    """A row without the cell's identity and the rewards of its single runs."""
     return {name: value for name, value in row.items() if name not in ("cell", "reward_by_run")}
 
 
@@ -64,7 +64,7 @@ class Store:
 
     @contextmanager
     def held(self) -> Iterator[Store]:
-        """The store, its folder made if need be, for this process alone until the block ends."""
+        """The store, its folder created if necessary, locked for this process until the block ends."""
         _arrow()
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder.parent / ".lock", "w") as lock:
@@ -79,7 +79,7 @@ class Store:
             yield self
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Write rows; when this returns they are kept, whatever happens to the process."""
+        """Write rows; when this returns they are durable, whatever happens to the process."""
         arrow = _arrow()
         text = [axis.path for axis in self._axes if axis.column == "text"]
         plain = [row | {path: _as_text(row[path]) for path in text} for row in rows]

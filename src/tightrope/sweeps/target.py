@@ -16,7 +16,7 @@ from tightrope.result import Curve, Result
 
 FEW_RUNS = "simulation.replications: must be at least 2: a target is judged by the interval over runs"
 _COMPARE = {"<=": operator.le, "<": operator.lt}
-_POINTS = 100  # recorded rounds of a clause that speaks of all rounds after some round
+_POINTS = 100  # recorded rounds for a clause about all rounds after some round
 _CLAUSE = re.compile(r"(\w+)\s*(<=|<)\s*(\S+?)(?:\s+after\s+(\S+))?")
 
 
@@ -69,7 +69,7 @@ class Target:
 
     @property
     def after(self) -> int:
-        """The round after which all clauses have begun to speak; 0 if none says so."""
+        """The round after which all clauses apply; 0 if none names one."""
         return max((clause.after or 0 for clause in self.clauses), default=0)
 
     def without_regret(self) -> Target:
@@ -81,7 +81,7 @@ class Target:
         return Target(tuple(clause for clause in self.clauses if clause.metric != "regret"))
 
     def recorded(self, rounds: int) -> list[int]:
-        """The rounds that a run of so many must record."""
+        """The rounds that a run of that length must record."""
         needed = {rounds}
         for clause in self.clauses:
             if clause.after is None:
@@ -95,7 +95,7 @@ class Target:
         return sorted(needed)
 
     def judge(self, run: Result) -> tuple[bool, float]:
-        """Whether a run that recorded what `recorded` asks for meets the target, and by how much it falls short."""
+        """Whether a run that recorded the rounds of `recorded` meets the target, and by how much it falls short."""
         met, shortfall = True, 0.0
         for clause in self.clauses:
             at = run.n_rounds - 1 if clause.after is None else clause.after

@@ -30,11 +30,11 @@ from tightrope.sweeps.store import Rows, for_people
 from tightrope.sweeps.target import FEW_RUNS, Target
 from tightrope.toml import dumps
 
-CHECKS = 5  # candidates that may fail the check before it is given up
-# Of the checks, in the spec's own rounds: what explores too little looks good until its luck has run out.
+CHECKS = 5  # how many candidates may fail the check before giving up
+# Lengths of the checks, in multiples of the spec's rounds: too little exploration looks good until its luck runs out.
 LENGTHS = (1, 2, 5)
 NO_RUN_ENDS_IN_VIOLATION = "path_violation<=0"
-# What is varied where the spec does not say, by the kind of its policy.
+# What is varied by default, by kind of policy.
 VARIED: dict[str, dict[str, list[float]]] = {
     "shadow-price": {"policy.explore": [0.5, 0.7, 0.85, 1.0, 1.2], "policy.caution": [2.0, 3.0, 4.0]},
     "pessimistic-optimistic": {"policy.reward.bonus": [0.01, 0.03, 0.1, 0.3, 1.0]},
@@ -56,11 +56,11 @@ class Check:
     rounds: int
     tuned: Row
     untouched: Row
-    difference: Estimate | None  # the regret of the settings less that of the spec; None where one can't run
+    difference: Estimate | None  # the regret of the settings less that of the spec; None if one can't run
 
     @classmethod
     def of(cls, rounds: int, tuned: Row, untouched: Row) -> Check:
-        """The check that two rows make, `reward_by_run` among their columns."""
+        """The check from two rows, which must have the column `reward_by_run`."""
         tuned, untouched = dict(tuned), dict(untouched)
         ours, theirs = tuned.pop("reward_by_run"), untouched.pop("reward_by_run")
         if ours is None or theirs is None:
@@ -79,8 +79,8 @@ class Trial:
     settings: dict[str, Any]
     chosen: Row  # in the sweep
     checks: tuple[Check, ...]
-    than: str  # what the untouched spec is called
-    missed: tuple[int, ...] = ()  # in how many rounds the untouched spec misses the target
+    than: str  # how to refer to the untouched spec
+    missed: tuple[int, ...] = ()  # the lengths at which the untouched spec misses the target
 
     @property
     def failure(self) -> str:
@@ -99,7 +99,7 @@ class Trial:
 
     @property
     def passed_over(self) -> bool:
-        """Whether the next settings have their turn: these fail, or have more regret than what they should improve."""
+        """Whether to try the next settings: these fail, or have more regret than the spec that they should improve."""
         last = self.checks[-1].difference
         return bool(self.failure) or (self.comparable and last is not None and last.mean > 0.0)
 
@@ -158,7 +158,7 @@ class Tuned(AsFrame):
     policy: str
     trials: tuple[Trial, ...]  # the settings that were checked, in turn; the last are served if worth it
     untouched: tuple[Row, ...]  # the spec as it stands, at each length; on the winner's draws if there is one
-    than: str  # what the spec as it stands is called
+    than: str  # how to refer to the spec as it stands
     path: Path  # of the spec to serve
     sweep: Sweep
 
@@ -177,18 +177,18 @@ class Tuned(AsFrame):
 
     @property
     def words(self) -> list[str]:
-        """A line for each of the settings that were checked, the last words being whether tuning was worth it."""
+        """A line for each of the checked settings, and finally whether tuning was worth it."""
         found = [trial.words for trial in self.trials]
         return found if self.worth_it else [*found, f"tuning was not worth it: serve {self.than}"]
 
     @property
     def reach(self) -> str:
-        """What was checked of the spec to serve, and how far that goes."""
+        """How the spec to serve was checked, and how far that goes."""
         rounds, runs = [row["round"] for row in self.checked], self.checked[0]["replications"]
         met = (
             f"it met {self.target} on {runs} fresh runs each in {_listed(rounds)} rounds of this environment"
         )
-        return f"{met}; nothing was tried beyond {rounds[-1]:,} rounds, nor in another environment"
+        return f"{met}; it was not tried beyond {rounds[-1]:,} rounds or in another environment"
 
     def __repr__(self) -> str:
         found = f"settings={self.settings}" if self.worth_it else f"not worth it: serve {self.than}"
@@ -231,14 +231,15 @@ def tune(
     """Sweep the policy's settings, take those that meet the target, and of them the one with the least regret.
 
     A setting meets a target if the high end of the 95 % interval does, at the last round or at each recorded round after the one
-    named. The winner then has to meet it again with another seed, in as many rounds, in twice and in five times as many (in these
-    without what the target says of regret), and with no more regret than the spec as it stands on the same draws. If it does not,
-    the next one has to, with yet another seed. If none does, or chance may explain what is gained, the spec as it stands is best.
+    named. The winner then has to meet it again with another seed, over the same number of rounds, twice and five times as many
+    (there without the target's limit on regret), and with no more regret than the spec as it stands on the same draws. If it does
+    not, the next one is tried, with yet another seed. If none does, or if chance may explain the gain, the spec as it stands is
+    best.
 
     Parameters
     ----------
     spec : Spec
-        Its ``[sweep]`` may vary fields of the policy only: world, rules and length of the run are not the policy's to choose.
+        Its ``[sweep]`` may vary only fields of the policy: a policy can't choose the world, the rules or the length of the run.
         Without one, `explore` and `caution` of a shadow-price policy are varied, and the bonus of a pessimistic-optimistic one.
     target : Target or str, optional
         Such as "violation<=0 after 500"; by default no run may end in violation, "path_violation<=0".
@@ -354,7 +355,7 @@ def _rival(runner: Runner, seed: int) -> _Rival:
 
 
 def _trial(runner: Runner, cell: Cell, chosen: Row, rival: _Rival, seed: int) -> Trial:
-    """The settings beside their rival on fresh draws, at greater and greater length while they hold."""
+    """The settings and their rival on fresh draws, in longer and longer runs while they hold."""
     missed = tuple(row["round"] for row in rival.rows if row["met"] is False)
     trial = Trial(cell.settings, chosen, (), rival.called, missed)
     with progress_bar("fresh draws", 2 * len(LENGTHS), "runs", runner.progress) as advance:
@@ -367,7 +368,7 @@ def _trial(runner: Runner, cell: Cell, chosen: Row, rival: _Rival, seed: int) ->
 
 
 def _run(runner: Runner, longer: Iterable[tuple[Cell, int]], seed: int, *advance: Advance) -> list[Row]:
-    """A row for each cell, so many times as long, on the draws of `seed`; two may be the same cell."""
+    """A row for each cell, in runs `times` as long, on the draws of `seed`; two may be the same cell."""
     plan = runner.plan
     cells = [plan.changed(one, rounds=times * plan.rounds, seed=seed, by_run=True) for one, times in longer]
     return [runner.store.load([name], by_run=True).row(0) for name in runner.run(cells, *advance).names]
@@ -380,7 +381,7 @@ def _called(plan: Plan, policy: int) -> str:
     for axis in plan.design.axes:
         stated: Any = plan.tables(policy, {})
         for step in axis.steps:
-            if isinstance(step, str):  # a number is the place of the one policy that there is
+            if isinstance(step, str):  # a number is the position of the only policy
                 stated = stated.get(step) if isinstance(stated, Mapping) else None
         if stated is not None:
             return "the spec as it stands"

@@ -1,6 +1,6 @@
 """Pages from templates: files beside the modules that fill them, named by package and file.
 
-What goes into HTML is escaped, unless it is HTML already; other files, such as Markdown, take text as it stands. A template can
+Text in HTML is escaped, unless it is already HTML; other files, such as Markdown, take text as it is. A template can
 `{% extends "tightrope.templates/base.html" %}`, and import the macros of any other. Jinja is loaded with the first page.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def render(name: str, /, **data: Any) -> str:
-    """A template, filled; a name that it uses and is not given is an error."""
+    """A filled template; a name that it uses but does not get is an error."""
     return _environment().get_template(name).render(data)
 
 

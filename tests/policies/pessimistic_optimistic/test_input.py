@@ -163,7 +163,7 @@ CASES = [
     ("A", lambda p: p.decide(OK_PHI, OK_W, actions=[0, 1, 2.0]), "actions[2] must be a whole number >= 0, but got 2.0"),
     ("A", lambda p: p.decide(OK_PHI, OK_W, actions=[0, True, 2]), "actions[1] must be a whole number >= 0, but got True"),
     ("A", lambda p: p.decide(OK_PHI, OK_W, actions=[0, 1, 2**70]), "actions[2] must be a whole number <= 9223372036854775807"),
-    ("A", lambda p: p.decide(OK_PHI, OK_W, actions=["x", "y", "z"]), "unknown name 'x'; no rules name actions here"),
+    ("A", lambda p: p.decide(OK_PHI, OK_W, actions=["x", "y", "z"]), "unknown name 'x'; actions have no names here"),
     ("A", lambda p: p.decide(OK_PHI, OK_W, actions=3), "actions must be a sequence of names or ids of actions, but got 3"),
     ("A", lambda p: p.decide(OK_PHI, OK_W, actions="012"), "actions must be a sequence of names or ids of actions, but got '012'"),
     ("A", lambda p: p.decide(OK_PHI, OK_W, actions=np.array(3)), "a sequence of names or ids of actions, but got array(3)"),

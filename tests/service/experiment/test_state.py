@@ -82,7 +82,7 @@ def test_vectors_without_names_are_taken_as_they_are_declared(model: str) -> Non
         ({"features": [[0.5, 0.5], [0.5, -1.5], [0, 0]]}, "features[1, 1] must lie in [-1, 1], but got -1.5"),
         ({"features": [0.5]}, "features must have shape"),
         ({"context": {"age": 3}}, "the spec declares no [context]"),
-        ({}, "features are missing: 2 numbers"),
+        ({}, "features are missing; send 2 numbers"),
     ):
         answer = bench.decide(body)
         assert answer.status == 422, answer

@@ -419,7 +419,7 @@ def test_the_file_of_keys_holds_no_key(tmp_path: Path) -> None:
 def test_without_keys_only_loopback(tmp_path: Path) -> None:
     spec = write_spec(tmp_path)
     for host in ("0.0.0.0", "192.168.1.5", "::", "example.org"):
-        with pytest.raises(InvalidInput, match="keys are needed"):
+        with pytest.raises(InvalidInput, match="so it needs keys"):
             serve([spec], host=host, data=tmp_path / "data")
     assert not (tmp_path / "data").exists()
 

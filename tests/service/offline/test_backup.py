@@ -119,7 +119,7 @@ def test_a_restored_journal_says_what_is_lost(tmp_path: Path) -> None:
     with pytest.raises(JournalDamaged, match="4 acknowledged entries are lost"):
         bench.reopened()
     bench.journal.close()
-    with pytest.raises(InvalidInput, match="there is a file already"):
+    with pytest.raises(InvalidInput, match="the file already exists"):
         restore(copy, path)
     path.unlink()
     assert restore(copy, path) == (head, 4)

@@ -292,7 +292,7 @@ def test_nothing_live() -> None:
 
 
 def test_too_few_outcomes() -> None:
-    assert "29 decisions have their whole outcome, and 30" in refused(
+    assert "only 29 decisions have their whole outcome, but at least 30" in refused(
         serve(trial(DRAWS), 29), {"kind": "uniform"}
     )
 
@@ -402,7 +402,7 @@ def test_a_bad_argument_is_no_fault_of_the_journal() -> None:
 
 def test_a_bad_spec_is_no_fault_of_the_journal() -> None:
     bench = serve(trial(DRAWS), 40)
-    with pytest.raises(SpecError, match="policy: the service runs one, but the spec has 2"):
+    with pytest.raises(SpecError, match="policy: the service runs a single policy, but the spec has 2"):
         judge(bench.journal, make_spec({"policy": [{"kind": "uniform"}, {"kind": "greedy"}]}))
     with pytest.raises(SpecError, match=r"policy\.kind"):
         judged(bench, {"kind": "unheard-of"})

@@ -1,6 +1,6 @@
 """`Client`, and `AsyncClient` for asyncio.
 
-What can be asked is in `endpoints`, when it is asked again in `retries`, how it gets there in `transport`.
+The calls are in `endpoints`, when a request is sent again in `retries`, and how it travels in `transport`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class _Base:
-    """What both clients are made of."""
+    """What both clients share."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class _Base:
 
     @property
     def unanswered(self) -> dict[str, dict[str, Any]]:
-        """Decisions that were asked for and got no answer: cancelled, given up, or under way. By event id, what `decide` was given.
+        """Decisions that got no answer: cancelled, given up, or under way. Maps the event id to what `decide` was given.
 
         ``client.decide(**request)`` asks again, and gets the decision if it was made. The newest 10,000 are kept.
         """
@@ -85,9 +85,9 @@ def _awaited(
 class Client(_Base):
     """Talks to a service; one client serves any number of threads, over a pool of connections.
 
-    Every decision has an event id, of the caller or made here, so that a request whose answer got lost is simply sent again. What
-    is refused for now (429, 503, a proxy's 502 and 504), is not answered in time or finds no connection is tried again for
-    `patience` seconds, after `Retry-After` where the service says so, else after pauses that grow.
+    Every decision has an event id, the caller's or one made here, so a request whose answer got lost can simply be sent again. A
+    request that is refused for now (429, 503, a proxy's 502 and 504), times out or finds no connection is retried for `patience`
+    seconds: after `Retry-After` where the service sends it, otherwise after growing pauses.
 
     Parameters
     ----------
@@ -95,13 +95,13 @@ class Client(_Base):
         Such as ``http://127.0.0.1:8080``.
     key : str, optional
     experiment : str, optional
-        Needed where the service has several.
+        Required if the service has several.
     timeout : float
-        Seconds that one attempt waits for the service.
+        How many seconds one attempt waits for the service.
     patience : float
-        Seconds after which no attempt begins any more; a call's own `deadline` takes its place.
+        No attempt begins after this many seconds; a call's own `deadline` replaces it.
     connections : int
-        Open at once; calls beyond that wait for their turn.
+        The most to have open at once; further calls wait for their turn.
     tls : ssl.SSLContext, optional
         For certificates of your own; by default those that the system trusts.
 
@@ -140,17 +140,17 @@ class Client(_Base):
     def decide_many(
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 16
     ) -> list[responses.Decision | ServiceError]:
-        """Ask for many decisions, so many at a time: each request holds what `decide` is given, by name.
+        """Ask for many decisions, a limited number at a time. Each request holds the arguments of `decide`, by name.
 
-        The answers are in the order of the requests, and the `ServiceError` of one that failed is in its place. The service makes
-        the decisions in the order in which they reach it.
+        The answers are in the order of the requests; where one failed, its `ServiceError` stands in its place. The service decides
+        in the order in which requests reach it.
         """
         return self._many(endpoints.decide, requests, concurrency)
 
     def learn_many(
         self, outcomes: Iterable[Mapping[str, Any]], *, concurrency: int = 16
     ) -> list[responses.Outcome | ServiceError]:
-        """Report many outcomes, so many at a time: each holds what `learn` is given, by name. Answers as of `decide_many`."""
+        """Report many outcomes, a limited number at a time. Each holds the arguments of `learn`; answers as in `decide_many`."""
         return self._many(endpoints.learn, outcomes, concurrency)
 
     def close(self) -> None:
@@ -190,7 +190,7 @@ class Client(_Base):
 class AsyncClient(_Base):
     """`Client` for asyncio: the same calls, each to be awaited.
 
-    A call may be cancelled at any moment. What it asked for may have been decided all the same: its event id is in `unanswered`.
+    A call may be cancelled at any moment. The service may have made the decision anyway: its event id is in `unanswered`.
 
     Examples
     --------

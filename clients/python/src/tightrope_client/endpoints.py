@@ -1,4 +1,4 @@
-"""What can be asked of a service: each function makes the request of one call, and both clients have them as methods.
+"""The calls of a service: each function makes the request for one call, and both clients have them as methods.
 
 >>> request = decide(Settings("http://127.0.0.1:8080"), {"age": 71}, event_id="visit-1")
 >>> request.method, request.target, request.content
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a client asks, and how long it tries."""
+    """Which service a client talks to, and how long it keeps trying."""
 
     url: str
     key: str | None = None
@@ -43,7 +43,7 @@ class Settings:
         if not good:
             raise InvalidInput(f"url must be http://host:port or https://host:port, but got {self.url!r}.")
         if self.key is not None and not re.fullmatch("[!-~]+", self.key):
-            ascii_only = "must be of visible ASCII characters, as `tightrope keys create` prints it"
+            ascii_only = "must consist of visible ASCII characters, as `tightrope keys create` prints it"
             raise InvalidInput(f"key {ascii_only}.")
         if not (math.isfinite(self.timeout) and self.timeout > 0):
             raise InvalidInput(f"timeout must be above 0 seconds, but got {self.timeout!r}.")
@@ -53,13 +53,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Request(Generic[T]):
-    """One request, of which a T comes back; `deadline` is how many seconds all of its attempts may take together."""
+    """One request, answered with a T; `deadline` is how many seconds all of its attempts may take together."""
 
     method: Literal["GET", "POST"]
     target: str
     content: bytes | None = None
     event_id: str | None = None
-    # The arguments of a decision, by which it can be asked for again.
+    # The arguments of a decision, so that it can be asked for again.
     decision: dict[str, Any] | None = None
     deadline: float | None = None
     repeatable: bool = True
@@ -88,10 +88,10 @@ def decide(
     explain: bool = False,
     deadline: float | None = None,
 ) -> Request[responses.Decision]:
-    """Ask for a decision: `event_id`, `action`, `name`, `sequence` and `probability`, with which the action was served.
+    """Ask for a decision: `event_id`, `action`, `name`, `sequence`, and the `probability` with which the action was served.
 
     With `explain` also the `probabilities` of all actions on offer, by name, and the `explanation`. `usage` is what each action
-    uses, by the names in the rules and in their units. `deadline`: seconds that the call may take, all attempts together; a
+    uses, by the names in the rules and in their units. `deadline`: how many seconds the call may take, all attempts together; a
     call that ends without an answer is in `unanswered`.
     """
     event_id = new_event_id() if event_id is None else event_id
@@ -127,7 +127,7 @@ def decision(self: Settings, /, event_id: str) -> Request[responses.RecordedDeci
 def decisions(
     self: Settings, /, *, limit: int = 20, before: int | None = None
 ) -> Request[responses.DecisionPage]:
-    """The newest decisions, and why they were taken; `before` is what the page before gave."""
+    """The newest decisions, and why they were taken; `before` comes from the previous page."""
     return _get(self, "/v1/decisions", limit=limit, before=before)
 
 
@@ -139,7 +139,7 @@ def outcomes(
     limit: int = 20,
     before: int | None = None,
 ) -> Request[responses.OutcomePage]:
-    """Outcomes that came late, were rejected, are missing, or are still waited for."""
+    """Outcomes that came late, were rejected, are missing, or are still awaited."""
     return _get(self, "/v1/outcomes", status=status, limit=limit, before=before)
 
 
@@ -149,7 +149,7 @@ def state(self: Settings, /) -> Request[responses.State]:
 
 
 def history(self: Settings, /) -> Request[responses.History]:
-    """Where it stood, at up to 240 moments since its beginning."""
+    """Where it stood at up to 240 moments since it began."""
     return _get(self, "/v1/history")
 
 
@@ -178,19 +178,19 @@ def experiments(self: Settings, /) -> Request[responses.ExperimentList]:
 def change_mode(
     self: Settings, /, mode: Literal["live", "shadow", "paused"], default: str | int | None = None
 ) -> Request[responses.ModeState]:
-    """Go live, into shadow mode (which serves `default`), or pause. Needs the scope `admin`, as all that follow."""
+    """Go live, into shadow mode (which serves `default`), or pause. Needs the scope `admin`, as do all calls below."""
     return _post(self, "/v1/mode", {"mode": mode, "default": default})
 
 
 def take_snapshot(self: Settings, /, label: str) -> Request[responses.Snapshot]:
-    """Keep the present state under a name."""
+    """Keep the current state under a name."""
     return _post(self, "/v1/snapshots", {"label": label})
 
 
 def roll_back(
     self: Settings, /, position: int, restore: Literal["learnt", "all"]
 ) -> Request[responses.Rollback]:
-    """Go back to the snapshot at a position: what was learnt alone, or rounds, queues and totals too."""
+    """Go back to the snapshot at a position: only what was learnt, or rounds, queues and totals too."""
     return _post(self, "/v1/rollback", {"position": position, "restore": restore})
 
 
@@ -201,12 +201,12 @@ def erase(self: Settings, /, event_ids: str | Iterable[str]) -> Request[response
 
 
 def get(self: Settings, path: str, /, **parameters: Any) -> Request[dict[str, Any]]:
-    """Any other thing that can be read, such as ``client.get("/v1/outcomes", status="late")``."""
+    """Read anything else, such as ``client.get("/v1/outcomes", status="late")``."""
     return _get(self, path, **parameters)
 
 
 def post(self: Settings, path: str, /, **body: Any) -> Request[dict[str, Any]]:
-    """Any other thing that can be changed, such as ``client.post("/v1/mode", mode="paused")``."""
+    """Change anything else, such as ``client.post("/v1/mode", mode="paused")``."""
     return _post(self, path, body)
 
 
@@ -225,7 +225,9 @@ def _post(self: Settings, path: str, body: Mapping[str, Any], **more: Any) -> Re
 
 def _target(self: Settings, path: str, parameters: Mapping[str, Any]) -> str:
     if not re.fullmatch("/[!-~]*", path):
-        raise InvalidInput(f"path must begin with / and be of visible ASCII characters, but got {path!r}.")
+        raise InvalidInput(
+            f"path must begin with / and consist of visible ASCII characters, but got {path!r}."
+        )
     asked = {"experiment": self.experiment, **parameters}
     query = urlencode({name: value for name, value in asked.items() if value is not None})
     return urlsplit(self.url).path.rstrip("/") + path + (f"?{query}" if query else "")
@@ -239,11 +241,11 @@ def _plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, Sequence | set | frozenset):
         return list(value)
-    raise InvalidInput(f"{value!r:.100} can't be sent: a {type(value).__name__} has no form in JSON.")
+    raise InvalidInput(f"{value!r:.100} can't be sent: JSON has no form for a {type(value).__name__}.")
 
 
 def _require_finite(value: Any, path: str) -> None:
-    """Refuse nan and inf, which JSON does not have, by the field that holds one."""
+    """Refuse nan and inf, which JSON does not have, and name the field."""
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInput(f"{path} must be finite, but got {value!r}.")
     if isinstance(value, dict):

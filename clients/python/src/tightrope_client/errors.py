@@ -1,4 +1,4 @@
-"""What a client raises: an argument that can't be sent, or what the service says of a request.
+"""What a client raises: an argument that can't be sent, or the service's refusal of a request.
 
 >>> error = refusal(422, b'{"error": {"code": "invalid", "message": "context.age must lie in [0, 120], but got 171"}}')
 >>> type(error).__name__, error.code
@@ -18,8 +18,8 @@ class InvalidInput(ValueError):
 class ServiceError(Exception):
     """The service refused, or did not answer: `status` is HTTP's, `code` the service's word for the reason.
 
-    `event_id` names the event where the call was about one, also where the client had made the id: with it the same request can be
-    sent again, later or elsewhere.
+    `event_id` names the event if the call was about one, even if the client made the id: with it the same request can be sent
+    again, later or elsewhere.
     """
 
     def __init__(self, status: int, code: str, message: str, event_id: str | None = None) -> None:
@@ -31,11 +31,11 @@ class ServiceError(Exception):
 
 
 class InvalidRequest(ServiceError):
-    """400, 408, 413, 422, 431: the request is not what it must be; the message names the field."""
+    """400, 408, 413, 422, 431: the request is invalid; the message names the field."""
 
 
 class NotAllowed(ServiceError):
-    """401, 403: no key, an unknown one, or one that does not open this."""
+    """401, 403: no key, an unknown key, or one without access to this."""
 
 
 class NotFound(ServiceError):
@@ -43,7 +43,7 @@ class NotFound(ServiceError):
 
 
 class Conflict(ServiceError):
-    """409: at odds with what was recorded (`differs`), or hard caps leave nothing to choose (`exhausted`)."""
+    """409: the request contradicts what was recorded (`differs`), or hard caps leave no action (`exhausted`)."""
 
 
 class Gone(ServiceError):
@@ -51,10 +51,10 @@ class Gone(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """429, 502, 503, 504, or no answer at all (`unreachable`), for as long as it was tried: send the same event again later."""
+    """429, 502, 503, 504, or no answer at all (`unreachable`), until the client gave up: send the same event again later."""
 
 
-# Statuses that may be another the next time.
+# Statuses that may differ next time.
 TRANSIENT: Final = frozenset({429, 502, 503, 504})
 
 ERRORS_BY_STATUS: Final[dict[int, type[ServiceError]]] = {
@@ -68,10 +68,10 @@ ERRORS_BY_STATUS: Final[dict[int, type[ServiceError]]] = {
 
 
 def refusal(status: int, content: bytes, event_id: str | None = None) -> ServiceError:
-    """The error that an answer other than 200 stands for."""
+    """The error for an answer other than 200."""
     try:
         error = json.loads(content)["error"]
         code, message = str(error["code"]), str(error["message"])
     except (ValueError, TypeError, KeyError):
-        code, message = "unexpected", f"not an answer of the service: {content[:200]!r}"
+        code, message = "unexpected", f"this is not an answer from the service: {content[:200]!r}"
     return ERRORS_BY_STATUS.get(status, ServiceError)(status, code, message, event_id)

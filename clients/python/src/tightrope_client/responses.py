@@ -1,4 +1,4 @@
-"""What the service answers, as types: an editor knows the fields by them, and the service makes its OpenAPI document of them.
+"""The service's answers as types: an editor completes their fields, and the service builds its OpenAPI document from them.
 
 Whole numbers are at least 0. A number that is not finite is null in JSON. Times are seconds since 1970.
 
@@ -13,12 +13,12 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 
 class ActionValue(TypedDict):
-    """What an action was worth when a decision was made.
+    """What an action was worth when the decision was made.
 
-    - reward: What is believed of its reward; for some policies an optimistic bound.
+    - reward: Its expected reward; for some policies an optimistic bound.
     - penalties: By constraint.
-    - value: By which the policy compares: reward less penalties. Null where it is not finite.
-    - probability: Of a policy that draws.
+    - value: What the policy compares: reward less penalties. Null if it is not finite.
+    - probability: The chance of drawing it; only for policies that draw.
     """
 
     action: str
@@ -33,9 +33,9 @@ class Explanation(TypedDict):
     """Why a decision was taken.
 
     - actions: What each action on offer was worth.
-    - queue: Prices or queues by constraint, when it was made.
-    - V, epsilon: Weight of the reward and tightening of the limits; null for a policy that has none.
-    - words: In words, where the policy has some.
+    - queue: Prices or queues by constraint, when the decision was made.
+    - V, epsilon: Weight of the reward and tightening of the limits; null for a policy without them.
+    - words: The explanation in words, if the policy gives one.
     """
 
     actions: list[ActionValue]
@@ -48,11 +48,11 @@ class Explanation(TypedDict):
 class Decision(TypedDict):
     """A decision.
 
-    - event_id: The caller's name for it, or the one that the service made.
-    - action: The number of the action, by the order in the spec.
+    - event_id: The id that the caller gave, or the one that the service made.
+    - action: The action's number, in the order of the spec.
     - name: Its name.
-    - sequence: How many decisions the experiment had made before.
-    - probability: With which the action was served; 1 if nothing was drawn, null where there is no closed form.
+    - sequence: How many decisions the experiment had made before this one.
+    - probability: The probability with which the action was served; 1 if nothing was drawn, null if there is no closed form.
     - proposed: In shadow mode: what the policy would have chosen.
     - probabilities: With `explain`: of all actions on offer, by name.
     - explanation: With `explain`: why.
@@ -69,7 +69,7 @@ class Decision(TypedDict):
 
 
 class KnownOutcome(TypedDict):
-    """The parts of an outcome that have come.
+    """The parts of an outcome that have arrived.
 
     - usage: What was used, by the names in the rules.
     """
@@ -82,8 +82,8 @@ class RecordedDecision(Decision):
     """A decision with its outcome so far.
 
     - request: What was asked.
-    - outcome: What has come of its outcome.
-    - pending: Whether the rest is still waited for.
+    - outcome: The parts of its outcome that have arrived.
+    - pending: Whether the rest is still awaited.
     """
 
     request: dict[str, Any]
@@ -92,12 +92,12 @@ class RecordedDecision(Decision):
 
 
 class ListedDecision(TypedDict):
-    """A decision in a list; of an erased one only its id, number, action and place are left, of a damaged one its id and place.
+    """A decision in a list. An erased one keeps only its id, number, action and position; a damaged one its id and position.
 
-    - position, time: Its place in the journal, and when it was made.
+    - position, time: Its position in the journal, and when it was made.
     - request: What was asked.
-    - erased: Where what it was about has been erased.
-    - damaged: Where what the journal holds of it can't be read.
+    - erased: Whether its inputs and outcomes have been erased.
+    - damaged: Whether its journal entry can't be read.
     """
 
     event_id: str
@@ -118,7 +118,7 @@ class ListedDecision(TypedDict):
 class DecisionPage(TypedDict):
     """Decisions, newest first.
 
-    - before: What to ask for the next page with; null at the end.
+    - before: Pass it to get the next page; null at the end.
     """
 
     decisions: list[ListedDecision]
@@ -126,9 +126,9 @@ class DecisionPage(TypedDict):
 
 
 class Outcome(TypedDict):
-    """What has come of an outcome.
+    """The parts of an outcome that have arrived so far.
 
-    - awaits: The parts that are still waited for.
+    - awaits: The parts that are still awaited.
     """
 
     event_id: str
@@ -137,14 +137,14 @@ class Outcome(TypedDict):
 
 
 class ListedOutcome(TypedDict):
-    """An outcome that came late, was rejected, is missing, or is still waited for.
+    """An outcome that came late, was rejected, is missing, or is still awaited.
 
-    - sequence: Of a missing or pending one: the decision's number.
-    - time: When the outcome came; of a pending one, when its decision was made.
-    - expired: Of a missing one: when it was given up.
-    - reason: Of a late or rejected one.
-    - by: The id of the key with which it was sent.
-    - damaged: Where what the journal holds of it can't be read: only its time is known.
+    - sequence: If missing or pending: the decision's number.
+    - time: When the outcome came; if pending, when its decision was made.
+    - expired: If missing: when the service stopped waiting for it.
+    - reason: If late or rejected: why.
+    - by: The id of the key that sent it.
+    - damaged: Whether its journal entry can't be read: only its time is known.
     """
 
     event_id: NotRequired[str]
@@ -161,7 +161,7 @@ class ListedOutcome(TypedDict):
 class OutcomePage(TypedDict):
     """Outcomes, newest first; pending ones oldest first.
 
-    - before: What to ask for the next page with; null at the end.
+    - before: Pass it to get the next page; null at the end.
     """
 
     outcomes: list[ListedOutcome]
@@ -184,16 +184,16 @@ class ConstraintState(TypedDict):
     """Where a constraint stands.
 
     - rule: In words.
-    - side: Of a rule with two sides.
-    - limit, unit: The limit as the rule states it, and what it is counted in.
-    - one_more: What one more unit of the limit is, in words.
-    - decisions: How many it was counted over; null after a change of the rule's scale.
-    - used, allowed, left: In the rule's unit: what was used (of a rule with `at_least`, what there was), what its limit allowed so
-      far (required), and the difference. Null: not known.
-    - cumulative_cost: Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 where the rule holds.
-    - queue: Price or queue that the policy goes by, in the same scale.
-    - price: What one more unit of what the rule counts would earn, such as one more nurse hour.
-    - infeasible: Whether it can't be met on what was seen.
+    - side: Which side, if the rule has two.
+    - limit, unit: The limit as the rule states it, and its unit.
+    - one_more: What one more unit of the limit means, in words.
+    - decisions: How many decisions it was counted over; null after a change of the rule's scale.
+    - used, allowed, left: In the rule's unit: what was used (for `at_least`, what there was), what the limit allowed so far (for
+      `at_least`, required), and the difference. Null: not known.
+    - cumulative_cost: Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 if the rule holds.
+    - queue: The price or queue that the policy uses, on the same scale.
+    - price: What one more unit, such as one more nurse hour, would earn.
+    - infeasible: Whether it can't be met, judging by what was seen.
     """
 
     name: str
@@ -214,12 +214,12 @@ class ConstraintState(TypedDict):
 
 
 class Withheld(TypedDict):
-    """What a hard cap keeps off offer.
+    """Which actions a hard cap withholds.
 
-    - since, sequence: When it began, and with which decision.
-    - decisions: How many it has been since.
-    - actions: How often it kept each action off.
-    - mean_reward_before, mean_reward_since: Null where no reward is known.
+    - since, sequence: When this began, and with which decision.
+    - decisions: How many decisions there have been since.
+    - actions: How often it withheld each action.
+    - mean_reward_before, mean_reward_since: Null if no reward is known.
     """
 
     since: float
@@ -231,9 +231,9 @@ class Withheld(TypedDict):
 
 
 class HardCapState(TypedDict):
-    """Where a hard cap stands: `used` of `total`, in the rule's units, and what it keeps off offer now.
+    """Where a hard cap stands: `used` of `total`, in the rule's units, and which actions it withholds now.
 
-    - used: What is used or reserved.
+    - used: What has been used or reserved.
     - reserved: The part of `used` that is held until the outcomes say what was really used.
     """
 
@@ -248,11 +248,12 @@ class HardCapState(TypedDict):
 
 
 class OutcomeCounts(TypedDict):
-    """How many outcomes came, and in what order.
+    """How many outcomes arrived, and what became of the others.
 
     - rewards: Rewards that were learnt.
     - complete: Decisions whose whole outcome is known.
-    - missing, late, rejected, rolled_back: Given up; came after that; at odds with what was recorded; undone by a rollback.
+    - missing, late, rejected, rolled_back: No longer awaited; came after that; contradicted what was recorded; undone by a
+      rollback.
     """
 
     rewards: int
@@ -266,7 +267,7 @@ class OutcomeCounts(TypedDict):
 
 
 class ConcernState(TypedDict):
-    """Something that the policy can't do as it is asked to, and what helps."""
+    """Something that the policy can't do as asked, and what helps."""
 
     kind: str
     message: str
@@ -278,7 +279,7 @@ class OutsideValues(TypedDict):
 
     - low, high: The range.
     - values: How many were outside it.
-    - outside: What became of them: `clip`, the nearer end stood in for them; `take`, they were taken as they were.
+    - outside: What happened to them: `clip`, they were moved to the nearer end; `take`, they were used as they were.
     """
 
     field: str
@@ -292,10 +293,10 @@ class State(TypedDict):
     """Where an experiment stands.
 
     - policy: Its kind.
-    - position: Entries in the journal.
-    - head: The hash of the last of them, which proves all.
+    - position: How many entries the journal has.
+    - head: The hash of the last entry, which proves all of them.
     - default: What shadow mode serves.
-    - slater: Slater's constant, of a policy that has one.
+    - slater: Slater's constant, if the policy has one.
     """
 
     experiment: str
@@ -317,10 +318,10 @@ class State(TypedDict):
 
 
 class History(TypedDict):
-    """Where an experiment stood at up to 240 moments: lists of one length.
+    """Where an experiment stood at up to 240 moments: lists of equal length.
 
     - decisions, rewards, reward_sum: How many there had been, and the sum of the rewards.
-    - cumulative_costs, queues, prices: By constraint; prices of a policy that has some.
+    - cumulative_costs, queues, prices: By constraint; prices only if the policy has them.
     - left, allowed: By constraint, in the rule's units.
     - actions: How often each was served.
     """
@@ -338,17 +339,17 @@ class History(TypedDict):
 
 
 class RuleCost(TypedDict):
-    """What would be earned a round without a rule."""
+    """What a round would earn without one of the rules."""
 
     name: str
     without: float
 
 
 class RuleCosts(TypedDict):
-    """About what rules cost in reward, on remembered rounds.
+    """Roughly what rules cost in reward, judged by remembered rounds.
 
-    - reward: What is earned a round with all rules; null where that is not known, and `why` says the reason.
-    - rounds: How many rounds it is judged by.
+    - reward: What a round earns with all rules; null if that is not known, and `why` gives the reason.
+    - rounds: How many rounds this is judged by.
     """
 
     reward: float | None
@@ -358,12 +359,12 @@ class RuleCosts(TypedDict):
 
 
 class Change(TypedDict):
-    """A change of the configuration: a start, a mode, a rollback or an erasure, with what belongs to each.
+    """A change of the configuration: a start, a mode, a rollback or an erasure, with its details.
 
-    - position: In the journal; of a rollback, that of the snapshot.
+    - position: In the journal; for a rollback, the snapshot's position.
     - by: The id of the key that asked for it.
-    - damaged: Where what the journal holds of it can't be read.
-    - ranges: Of a start: what usage may lie in where no rule declares it, as it was inferred.
+    - damaged: Whether its journal entry can't be read.
+    - ranges: For a start: the inferred ranges of usage that no rule declares.
     """
 
     position: int
@@ -391,7 +392,7 @@ class Change(TypedDict):
 class ChangePage(TypedDict):
     """Changes, newest first.
 
-    - before: What to ask for the next page with; null at the end.
+    - before: Pass it to get the next page; null at the end.
     """
 
     changes: list[Change]
@@ -414,7 +415,7 @@ class SnapshotList(TypedDict):
 
 
 class Rollback(TypedDict):
-    """The place of a rollback in the journal, and the snapshot that it went back to."""
+    """The rollback's position in the journal, and the snapshot that it went back to."""
 
     position: int
     restored: Snapshot
@@ -430,7 +431,7 @@ class ModeState(TypedDict):
 class Erasure(TypedDict):
     """What was erased.
 
-    - erased, unknown: The events that there were, and those that no decision was made for.
+    - erased, unknown: The events that were erased, and those that no decision was made for.
     - entries: How many entries of the journal lost something.
     """
 
@@ -454,15 +455,15 @@ class ExperimentList(TypedDict):
 
 
 class Health(TypedDict):
-    """Whether all threads run."""
+    """Whether all worker threads are running."""
 
     status: Literal["alive", "dead"]
 
 
 class Readiness(TypedDict):
-    """Whether every experiment takes decisions; without keys, how many are in which status.
+    """Whether every experiment accepts decisions; without a key, only how many have which status.
 
-    - why: Where not: the reasons, in words.
+    - why: If not: the reasons, in words.
     """
 
     ready: bool
@@ -475,7 +476,7 @@ class ErrorDetail(TypedDict):
 
     - code: For programs.
     - message: For people; it names the field.
-    - field: Where in the body it is, if a single entry is wrong, such as ``usage.hours[2]``.
+    - field: Which entry of the body is wrong, if it is a single one, such as ``usage.hours[2]``.
     """
 
     code: str

@@ -1,7 +1,7 @@
-"""When a request is sent again: one loop for both clients, without sockets and clocks of its own.
+"""When a request is sent again: one loop for both clients, with no sockets or clocks of its own.
 
-Every request may be sent twice without harm, since a decision has an event id of the caller or one made here, and each part of an
-outcome counts once. Only a rollback and a snapshot are not repeated once the service may have done them.
+Every request can safely be sent twice: a decision has an event id, the caller's or one made here, and each part of an outcome
+counts once. Only a rollback and a snapshot are not repeated once the service may have done them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tightrope_client.transport import Reply, Unsent
 
 T = TypeVar("T")
 
-# Pauses between attempts double from the first to the longest, each a random part of that, so that callers do not come in step.
+# Pauses between attempts double from the first to the longest; each is a random part of that, so that callers don't fall into step.
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
 _KEPT: Final = 10_000
 
 
 class Unanswered:
-    """Decisions that were asked for and not answered, by event id: the arguments with which to ask again. The newest 10,000."""
+    """Decisions that got no answer, by event id, with the arguments to ask again. Keeps the newest 10,000."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -106,11 +106,11 @@ class Attempts(Generic[T]):
         return min(self._settings.timeout, math.inf if self.left is None else max(0.001, self.left))
 
     def take(self, reply: Reply) -> None:
-        """What came back, be it the answer or a request to come again."""
+        """Take what came back, whether it is the answer or a request to try again later."""
         self.made += 1
         status, headers, content = reply
         if status in TRANSIENT:
-            # 503 `unavailable` leaves open whether it was done, and a proxy's 502 and 504 too.
+            # After 503 `unavailable`, or a proxy's 502 or 504, nobody knows whether it was done.
             refused = status == 503 and refusal(status, content).code not in ("unavailable", "unexpected")
             if self._again(refused or status == 429, headers.get("retry-after")):
                 return
@@ -119,8 +119,8 @@ class Attempts(Generic[T]):
         self._answer = reply
 
     def result(self) -> T:
-        """What the service answered, or the error that it stands for."""
-        assert self._answer is not None, "asked for before the attempts have ended"
+        """What the service answered, or the error that the answer means."""
+        assert self._answer is not None, "answer() was called before the attempts ended"
         status, _, content = self._answer
         if status == 200:
             with contextlib.suppress(ValueError):
@@ -133,7 +133,7 @@ class Attempts(Generic[T]):
         """Whether there is another attempt; then its pause is set. `undone`: the service has not done what was asked."""
         if not (undone or self._request.repeatable):
             return False
-        # Its date form is not for services like this one; a proxy that sends it is treated as if it had said nothing.
+        # Retry-After may also be a date. This service never sends one; a proxy that does is treated as if it had sent nothing.
         asked = float(retry_after) if retry_after is not None and retry_after.isdigit() else 0.0
         longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self.made - 1, 10))
         self.pause = asked + random.uniform(0.5, 1.0) * longest

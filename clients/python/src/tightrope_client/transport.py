@@ -1,9 +1,8 @@
 """How a client's requests reach a service: HTTP/1.1 over connections that are kept, for threads and for asyncio.
 
-Of the standard library alone. Clients ask often and little, and there a general HTTP library costs more than the service itself:
-measured with httpx 1.4 ms of processor time a decision, awaited 2.7 to 10 (the more wait at once, the more), against 0.2 to 0.7.
-
-Both raise `Unsent` where nothing of the request has left, else `OSError` or `HTTPException`.
+Only the standard library is used. Clients send many small requests, and there a general HTTP library costs more than the service
+itself: httpx was measured at 1.4 ms of processor time per decision, awaited 2.7 to 10 (growing with the number that wait at once),
+against 0.2 to 0.7 here. Both raise `Unsent` if nothing of the request was sent, otherwise `OSError` or `HTTPException`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from tightrope_client.endpoints import Request
 
-# The service closes a connection after 5 s of silence: better to be the first.
+# The service closes a connection after 5 s of silence: close it first.
 _IDLE_SECONDS: Final = 4.0
 _HEAD_BYTES: Final = 64 << 10
 
@@ -38,7 +37,7 @@ class Reply(NamedTuple):
 
 
 class Unsent(OSError):
-    """There was no connection: nothing of the request has left."""
+    """There was no connection: nothing of the request was sent."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Origin:
 
 
 class Pool:
-    """Connections for any number of threads: so many at once, the others wait for their turn."""
+    """Connections for any number of threads: a limited number at once; other threads wait for their turn."""
 
     def __init__(self, origin: Origin, connections: int) -> None:
         self._origin = origin
@@ -105,7 +104,7 @@ class Pool:
                 connection, since = self._idle.pop()
             except IndexError:
                 return None
-            # What can be read before anything was asked is the end of the connection.
+            # If something can be read before anything was asked, it is the end of the connection.
             if time.monotonic() - since < _IDLE_SECONDS and not _readable(connection.sock):
                 connection.sock.settimeout(timeout)
                 return connection
@@ -149,10 +148,10 @@ class AsyncPool:
                     await writer.drain()
                     reply, stays = await _read_reply(reader)
             except BaseException as error:
-                # An answer that comes later must not be taken for that of the next request.
+                # An answer that comes later must not be mistaken for the answer to the next request.
                 writer.transport.abort()
                 if isinstance(error, asyncio.IncompleteReadError | asyncio.LimitOverrunError | ValueError):
-                    raise HTTPException(f"no whole answer: {error}") from error
+                    raise HTTPException(f"no valid answer: {error}") from error
                 raise
         if stays:
             self._idle.append((reader, writer, time.monotonic()))

@@ -1,1 +1,1 @@
-"""The kinds of rule that come with Tightrope, one a file. A new file here is found by the name that it registers."""
+"""The kinds of rule that come with Tightrope, one per file. A new file here is found by the name that it registers."""

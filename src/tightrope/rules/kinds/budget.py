@@ -1,4 +1,4 @@
-"""At most so much of a usage."""
+"""At most a certain average usage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Budget(UsageRule):
     among, seen
         As in `Capacity`.
     range : (low, high), optional
-        What the usage is known to lie in: anything else is refused. Without it, it may be any number.
+        The known range of the usage: anything else is refused. Without it, any number is accepted.
 
     Examples
     --------

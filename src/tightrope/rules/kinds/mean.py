@@ -23,7 +23,7 @@ class Mean(UsageRule):
     among, seen
         As in `Capacity`.
     range : (low, high), optional
-        What the quantity is known to lie in: anything else is refused. Without it, it may be any number.
+        The known range of the quantity: anything else is refused. Without it, any number is accepted.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""What is asked of an experiment, and the batch in which it becomes durable together.
+"""Requests to an experiment, and the batch in which their effects become durable together.
 
-Erasure: the entries of an event keep their open part, the event's id, number and action, and lose what is sealed for good: the
-request, the numbers behind the decision, the outcome. What the policy and its models keep of the decision's inputs goes too, here
+Erasure: the entries of an event keep their open part (the event's id, number and action) and lose the sealed part for good: the
+request, the numbers behind the decision, the outcome. The decision's inputs are also removed from the policy and its models, here
 and in every snapshot. An `Erased` entry says which rows and decisions these are. Decisions can't be repeated without their inputs,
-so a snapshot follows from which a replay goes on. There is one such snapshot: that of the newest erasure. Snapshots that people
-have named may be many: the entry says which still hold the inputs, and `Batch.purge` makes them anew, some in each batch, with
-decisions in between. What is left of that is in the state, so it goes on after a crash.
+so a snapshot follows from which a replay continues. There is one such snapshot, that of the newest erasure. There may be many
+snapshots that people have named: the entry says which of them still hold the inputs, and `Batch.purge` rewrites them, a few in each
+batch, with decisions in between. The remaining work is part of the state, so it continues after a crash.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from tightrope.service.journal import JournalDamaged, entries
 from tightrope.service.journal.contract import Journal, Snapshot
 from tightrope.service.journal.rows import Row, chained, entry_of, erased
 
-# What an administrator asked for, and a log keeps.
+# Changes that an administrator asked for, and that are logged.
 _CHANGES: Final = (
     *(entries.Started, entries.ModeChanged, entries.RolledBack, entries.Erased, entries.Snapshotted),
 )
 
 
 class Op(NamedTuple):
-    """What is asked of an experiment: `operation(batch, request)`, one of those in `http.handlers`."""
+    """A request to an experiment: `operation(batch, request)`, one of those in `http.handlers`."""
 
     operation: Callable[[Batch, Any], Answer]
     request: Any = None
     # The id of the key that asked; None where there are no keys.
     by: str | None = None
-    # Whether it changes nothing. One that fails is then no reason to doubt the state.
+    # Whether it changes nothing. If it fails, the state is still sound.
     reads: bool = False
 
 
 class Batch:
-    """What becomes durable together. `journal` is to read from; what is written goes in at the end of the batch."""
+    """What becomes durable together. `journal` is only for reading; writes go in at the end of the batch."""
 
     def __init__(self, state: ExperimentState, journal: Journal, now: int, found: Sequence[Row] = ()) -> None:
         self.state = state
@@ -49,19 +49,19 @@ class Batch:
         self.rows: list[Row] = []
         self.snapshots: list[Snapshot] = []
         self.drop: list[int] = []
-        # The id of the key that the operation under way was asked with.
+        # The id of the key behind the current operation.
         self.by: str | None = None
-        # What administrators have changed.
+        # Changes by administrators.
         self.changes: list[entries.Written] = []
-        # Rows by position that lose what is personal, once the entry that says so is durable; whether a snapshot must follow.
+        # Rows by position that lose their personal data once the entry that says so is durable; whether a snapshot must follow.
         self.erased: dict[int, Row] = {}
         self.forgets = False
-        # Snapshots by position that are there, and made anew.
+        # Existing snapshots by position, and rewritten ones.
         self.rewritten: dict[int, Snapshot] = {}
-        # By event: the decisions that the batch asks for or has made, and the parts of their outcomes.
+        # By event: the decisions that the batch needs or has made, and the parts of their outcomes.
         self.decided: dict[str, entries.Decided] = {}
         self.learnt: dict[str, list[entries.Learnt]] = {}
-        # Events of which the journal holds what can't be read, and those whose inputs were erased.
+        # Events whose journal entries can't be read, and those whose inputs were erased.
         self._damaged: dict[str, JournalDamaged] = {}
         self._blank: set[str] = set()
         for row in found:
@@ -89,22 +89,22 @@ class Batch:
         return taken
 
     def decision_of(self, event_id: str) -> entries.Decided | None:
-        """The decision for an event; refuses one whose inputs were erased, or of which the journal holds what can't be read."""
+        """The decision for an event; refuses one whose inputs were erased or whose journal entries can't be read."""
         if event_id in self._damaged:
             raise self._damaged[event_id]
         if event_id in self._blank:
-            words = f"what event_id {event_id!r} was about has been erased; it was decided, and is not decided again"
+            words = f"event_id {event_id!r} was decided and then erased; it can't be decided again"
             raise Refusal(410, "erased", words)
         return self.decided.get(event_id)
 
     def erase(self, event_ids: Collection[str], refused_before: int = 0) -> tuple[set[str], int]:
-        """Erase what is personal in some events, and in outcomes refused before a time; which were known, in how many entries."""
+        """Erase personal data of events, and of outcomes refused before a time; returns the known events and how many entries."""
         wanted = {*event_ids}
         rows = [*self.journal.find(wanted), *(row for row in self.rows if row.event_id in wanted)]
         decided = {str(row.event_id) for row in rows}
         told = [(row, entry_of(row)) for row in rows]
         numbers = {entry.number: row.position for row, entry in told if isinstance(entry, entries.Decided)}
-        # Of the refused outcomes only those are read that are old or have the bytes of such an id.
+        # Only refused outcomes that are old or contain the bytes of such an id are read.
         some = re.compile(b"|".join(re.escape(one.encode()) for one in sorted(wanted)) or b"(?!)")
         refused = {
             row: str(getattr(entry_of(row), "event_id", None))
@@ -113,7 +113,7 @@ class Batch:
         }
         rows += [row for row, event_id in refused.items() if row.time < refused_before or event_id in wanted]
         known = decided | (wanted & {*refused.values()})
-        # What holds inputs of a decision was made after it.
+        # A snapshot that holds a decision's inputs was made after it.
         first = min(numbers.values(), default=1 << 62)
         rolled = ((row, getattr(entry_of(row), "position", None)) for row in self._all(entries.RolledBack))
         rows += [row for row, position in rolled if (position or 0) >= first]
@@ -134,8 +134,8 @@ class Batch:
         return known, len(blank)
 
     def purge(self, only: int | None = None) -> None:
-        """Make some of the snapshots anew that hold what was erased, or the one at `only`; the next batches go on with others."""
-        # What the batch has taken itself is not in the journal yet.
+        """Rewrite some of the snapshots that hold erased data, or the one at `only`; the next batches continue with the others."""
+        # Snapshots of this batch are not in the journal yet.
         taken = {one.position for one in self.snapshots}
         due = {
             at: numbers for at, numbers in self.state.stale.items() if at not in taken and only in (None, at)
@@ -147,12 +147,12 @@ class Batch:
             self.write(self.state.erase(found.entry))
 
     def _all(self, kind: type[entries.Written]) -> Iterator[Row]:
-        """All rows of a kind that is found by its number, those of the batch too."""
+        """All rows of a kind that is found by its number, including those of the batch."""
         yield from (row for row in self.rows if row.kind == entries.KINDS[kind])
         yield from self.journal.newest_rows(kind)
 
     def _drop_from(self, first: int) -> list[int]:
-        """Drop the snapshots from row `first` on, and those of earlier erasures; those with a label come back, to be made anew."""
+        """Drop the snapshots from row `first` on and those of earlier erasures; returns the labelled ones, to be rewritten."""
         labelled: list[int] = []
         for position, *_, label, _ in (*self.journal.snapshots(), *self.snapshots):
             if label == entries.label_after_erasure(position) or (position >= first and label is None):

@@ -1,4 +1,4 @@
-"""The time of a journal: the wall clock's, which may jump, held to the pace of the steady clock, which can't."""
+"""The time of a journal: the wall clock, which may jump, kept to the pace of the steady clock, which can't."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ log = logging.getLogger("tightrope.service")
 
 SLOWEST: Final = 0.5
 FASTEST: Final = 2.0
-# Seconds that the two may be apart before it is said.
+# How many seconds the two may differ before an alarm.
 ALARM: Final = 5.0
-# So many seconds after the journal's last entry the wall clock is believed at a start; and so many, where nothing that is waited
-# for would have expired by then.
+# How many seconds past the journal's last entry the wall clock is trusted at a start; and how many, if no pending decision would
+# have expired by then.
 BELIEVED: Final = 86_400.0
 LONGEST_SILENCE: Final = 30 * 86_400.0
 
@@ -27,7 +27,7 @@ class SteadyClock:
     From one reading to the next it moves by at least half and at most twice what passed on the steady clock, and within that to
     where the wall clock is: a decision never expires before half of its time has really passed, and expiry never stops. A wall
     clock that was set right by an hour is caught up with in an hour. While the two are more than `ALARM` seconds apart, `ahead`
-    says how much, and the log has said so.
+    says how much, and the log has a warning.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class SteadyClock:
         self._now, self._at = wall(), steady()
         self._turn = threading.Lock()
         self._resumed = False
-        # How far the wall clock is ahead, in seconds, where that is worth an alarm; and how often that began.
+        # How far the wall clock is ahead, in seconds, if that is worth an alarm; and how often that happened.
         self.ahead = 0.0
         self.alarms = 0
 
@@ -46,11 +46,11 @@ class SteadyClock:
             return self._advance()
 
     def resume(self, last: float, *, safe: float = math.inf, accept: bool = False) -> None:
-        """Go on after a journal whose last entry is of `last`, and in which nothing expires before `safe`.
+        """Continue after a journal whose last entry is from `last`, and in which nothing expires before `safe`.
 
-        Nothing says how long the service was stopped but the wall clock. Where that is before `last`, it is doubted: time goes on
-        from `last`. So it is at the first call where it is more than a day after `last` and after `safe`, or more than 30 days
-        after `last`, unless `accept`: what is waited for must not expire by a clock that is wrong.
+        Only the wall clock says how long the service was stopped. If it is before `last`, it is not trusted: time continues from
+        `last`. The same happens at the first call if it is more than a day after `last` and after `safe`, or more than 30 days
+        after `last`, unless `accept`: pending decisions must not expire because of a wrong clock.
         """
         with self._turn:
             now = self._advance()
@@ -60,13 +60,13 @@ class SteadyClock:
             if not doubted:
                 return
             log.error(
-                "the clock of this machine is %.1f days %s the journal's last entry: time goes on from that entry, and nothing "
-                "expires by this. Check the clock.%s",
+                "the clock of this machine is %.1f days %s the journal's last entry: time continues from that entry, and nothing "
+                "expires because of it. Check the clock.%s",
                 abs(now - last) / 86_400.0,
                 "before" if now < last else "after",
                 ""
                 if now < last
-                else " If the service was stopped for so long, start it once with --accept-clock.",
+                else " If the service really was stopped that long, start it once with --accept-clock.",
             )
             self._now = last
             self._advance()
@@ -84,8 +84,8 @@ class SteadyClock:
         if self.ahead and not was:
             self.alarms += 1
             log.error(
-                "the clock jumped: it is %.0f s %s the journal's time, which follows at most at twice its pace; "
-                "nothing expires by this. Check the clock of this machine.",
+                "the clock jumped: it is %.0f s %s the journal's time, which catches up at no more than twice the normal pace; "
+                "nothing expires because of it. Check the clock of this machine.",
                 abs(ahead),
                 "ahead of" if ahead > 0 else "behind",
             )

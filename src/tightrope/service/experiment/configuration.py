@@ -1,7 +1,7 @@
-"""The configuration of an experiment: what of a spec is served, the policy that it asks for, and what may change while it runs.
+"""The configuration of an experiment: which parts of a spec are served, its policy, and what may change while it runs.
 
-Usage that callers send lies in the `range` of its rule, or in one that is inferred at the first start and then fixed: the journal
-holds it with the configuration, so that a restart and a replay take and refuse the same.
+Usage that callers send must lie in the `range` of its rule, or in one that is inferred at the first start and then fixed: the
+journal keeps it with the configuration, so that a restart and a replay accept and refuse the same values.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from tightrope.validation import Array
 
 Ranges: TypeAlias = dict[str, tuple[float, float]]
 
-# How far from 0 usage may go: so many times the largest that a table tells, or else so many times the largest limit.
+# How far from 0 usage may go: this many times the largest in the table, or else this many times the largest limit.
 OF_A_TABLE: Final = 10.0
 OF_A_LIMIT: Final = 100.0
-# A table that says so many times the limit is taken for a mistake.
+# A table with this many times the limit is considered a mistake.
 _PLAUSIBLE: Final = 1e6
 
 
 def served_part(spec: Spec) -> dict[str, Any]:
-    """What of a spec the service depends on, as the journal gives it back; the policy's kind is named, whatever the default."""
-    # What was learnt before the first decision is in the journal itself.
+    """The parts of a spec that the service depends on, as the journal returns them; the policy's kind is always explicit."""
+    # The journal itself holds what was learnt before the first decision.
     apart = ("environment", "simulation", "sweep", "warm_start")
     part = {key: value for key, value in spec.data.items() if key not in apart}
     part |= {"policy": named_kinds(part.get("policy", {})), "name": spec.name}
     if spec.encoder is not None and names_encoder(part["context"]):
-        # The journal is replayed without the file, and whatever becomes of it.
+        # A replay must work without the file, whatever happens to it.
         part["context"] = {"encoder": spec.encoder.to_dict()}
     folder = spec.policies[0].folder
     whole = part | {key: _absolute(part[key], folder) for key in ("policy", "rule") if key in part}
@@ -50,8 +50,8 @@ def served_part(spec: Spec) -> dict[str, Any]:
 def continued(spec: Spec, recorded: Spec) -> Spec:
     """`spec` for an experiment that has begun.
 
-    Where it names no kind of policy, the one that is recorded decides on. Where its context has the same fields in another order,
-    they keep the order in which their features were learnt.
+    If it names no kind of policy, the recorded one continues. If its context has the same fields in another order, they keep the
+    order in which their features were learnt.
     """
     stated = spec.data.get("policy", {})
     change = {"policy": named_kinds(stated, recorded.policies[0].kind)}
@@ -67,7 +67,7 @@ def continued(spec: Spec, recorded: Spec) -> Spec:
 
 
 def changed_fields(present: Started, wanted: Started) -> tuple[list[str], list[str]]:
-    """The parts of the spec, and the settings beside it, in which two configurations differ."""
+    """The parts of the spec, and the other settings, in which two configurations differ."""
     parts = [*changed_values(present.spec, wanted.spec)]
     settings = [
         name for name in ("expire_after", "max_pending") if getattr(present, name) != getattr(wanted, name)
@@ -77,18 +77,20 @@ def changed_fields(present: Started, wanted: Started) -> tuple[list[str], list[s
 
 def served_policy(spec: Spec) -> Policy:
     if not spec.actions:
-        raise spec.error("actions: is missing: the service must know what it may answer")
+        raise spec.error("actions: is missing: the service must know which actions it may choose")
     if len(spec.policies) != 1:
         names = ", ".join(repr(policy.name) for policy in spec.policies)
-        raise spec.error(f"policy: the service runs one, but the spec has {len(spec.policies)}: {names}")
+        raise spec.error(
+            f"policy: the service runs a single policy, but the spec has {len(spec.policies)}: {names}"
+        )
     kind = spec.policies[0].kind
     policy: Policy | None = None
     if kind == "oracle":
-        reasons = ["it knows the truth of an environment, and there is none here"]
+        reasons = ["it needs the true means of an environment, and a service has none"]
     elif isinstance(built := build_policy(spec.policies[0], spec.problem()), Policy):
         policy, reasons = built, spec.problem().misfits(built)
     else:
-        reasons = ["a policy that is served inherits tightrope.policies.Policy, which saves and restores it"]
+        reasons = ["a served policy must inherit tightrope.policies.Policy, which saves and restores it"]
     if reasons or policy is None:
         raise spec.error(f"policy.kind: {kind!r} can't be served here: {'; '.join(reasons)}")
     return policy
@@ -99,12 +101,12 @@ def constraint_names(spec: Spec) -> tuple[str, ...]:
 
 
 def known_before(spec: Spec) -> list[Any]:
-    """All that costs seen before acting depend on."""
+    """Everything that costs seen before acting depend on."""
     return [(one.rule, one.usage) for one in spec.rule_specs if one.rule.seen == "before"]
 
 
 def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
-    """Refuse a spec under which what was learnt would mean something else."""
+    """Refuse a spec that would change the meaning of what was learnt."""
     was_late, now_late = (
         [one.rule for one in spec.rule_specs if one.rule.seen == "after"] for spec in (old, new)
     )
@@ -130,7 +132,7 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
             )
     for what, before, after in (
         ("name", old.name, new.name),
-        # Of actions that come later nothing is learnt yet, and no policy serves them.
+        # Nothing is learnt yet about actions that come later, and no policy serves them.
         ("actions", *(list(one.registry) for one in (old, new))),
         ("context", *(None if one.encoder is None else one.encoder.to_dict() for one in (old, new))),
         ("features", old.vector, new.vector),
@@ -143,7 +145,7 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
 
 
 def late_shifts(old: Spec, new: Spec) -> Array | None:
-    """By how much the costs of rules that are seen after acting have grown with their limits, (K_after,); None: none has."""
+    """By how much changed limits raise the costs of rules that are seen after acting, (K_after,); None if none changed."""
     before, after = (
         [one for one in (spec.rules.columns if spec.rules else ()) if one.rule.seen == "after"]
         for spec in (old, new)
@@ -153,7 +155,7 @@ def late_shifts(old: Spec, new: Spec) -> Array | None:
 
 
 def differences(old: Spec, new: Spec) -> list[str]:
-    """In words, in what the served parts of two specs differ: each rule by its name, with both values."""
+    """How the served parts of two specs differ, in words: each rule by its name, with both values."""
     parts = changed_values(served_part(old), served_part(new))
     found = _rule_differences(old, new) if parts.pop("rule", None) is not None else []
     for part, (was, now) in parts.items():
@@ -166,7 +168,7 @@ def differences(old: Spec, new: Spec) -> list[str]:
 
 
 def changed_values(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The entries of two tables that differ, in both; None where there is none."""
+    """The entries in which two tables differ, from both; None if there is none."""
     names = [key for key in {**was, **now} if was.get(key) != now.get(key)]
     return {name: (was.get(name), now.get(name)) for name in names}
 
@@ -174,8 +176,8 @@ def changed_values(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
 def inferred_ranges(spec: Spec, past: Log | None = None) -> Ranges:
     """The range of each usage that callers send and no rule declares one for.
 
-    It goes from 0, or where something negative is known as far below 0 as above, to ten times the largest number that the spec's
-    `usage` or else the table of the warm start has; where neither tells, to a hundred times the largest limit.
+    It goes from 0 (or, if something negative is known, from as far below 0 as above) to ten times the largest number in the spec's
+    `usage` or else in the table of the warm start; without either, to a hundred times the largest limit.
     """
     try:
         return {usage: _inferred(spec, usage, rules, past) for usage, rules in _undeclared(spec).items()}
@@ -186,7 +188,7 @@ def inferred_ranges(spec: Spec, past: Log | None = None) -> Ranges:
 
 
 def carried_ranges(spec: Spec, before: Spec, known: Mapping[str, tuple[float, float]]) -> Ranges:
-    """The ranges under a changed spec: those that are known, wide enough for limits that have changed; others are inferred."""
+    """The ranges under a changed spec: known ones, wide enough for changed limits; others are inferred."""
     old, found = _undeclared(before), {}
     for usage, rules in _undeclared(spec).items():
         if usage in known and _limits(rules) == _limits(old.get(usage, [])):
@@ -227,7 +229,7 @@ def _change(what: str, was: Any, now: Any) -> str:
 
 
 def _without_prior(settings: Any) -> Any:
-    """A model's settings without what the limits of rules suggest: what was learnt goes on with the prior that it began with."""
+    """A model's settings without what the limits of rules suggest: the model keeps the prior that it began with."""
     if isinstance(settings, list):
         return [_without_prior(one) for one in settings]
     if not isinstance(settings, dict):
@@ -242,7 +244,7 @@ def _unfit(spec: Spec, what: str, it: str) -> SpecError:
 
 
 def _absolute(stated: Any, folder: Path) -> Any:
-    """What a spec says of policy or rules, with whole paths of classes of your own: a journal is replayed in any folder."""
+    """The policy or rules of a spec, with absolute paths to your own classes, so that a journal can be replayed in any folder."""
     if isinstance(stated, list):
         return [_absolute(one, folder) for one in stated]
     if not isinstance(stated, dict):
@@ -279,7 +281,7 @@ def _inferred(spec: Spec, usage: str, rules: list[Rule], past: Log | None) -> tu
         if limit and not far <= _PLAUSIBLE * limit:
             raise spec.error(
                 f"warm_start.usage.{usage}: the table has {far:g}, which is more than {_PLAUSIBLE:g} times the limit {limit:g}: "
-                "mend the table, or declare `range` in the rule if that is right"
+                "correct the table, or declare `range` in the rule if that is right"
             )
     if not any(told):
         told, factor = limits, OF_A_LIMIT

@@ -36,33 +36,33 @@ from tightrope.words import JSON
 
 log = logging.getLogger("tightrope.service")
 
-# "differs": stands by, and has another spec or other settings than the active process, or knows of entries that it lacks.
-# "damaged": an audit has found that the journal was changed. "broken": what callers ask for only fails; "stuck": a batch is
-# overdue; "dead": its thread has ended. These three are the writer's to say.
+# "differs": stands by, but its spec or settings differ from the active process's, or it knows of entries that the journal lacks.
+# "damaged": an audit found that the journal was changed. "broken": all requests fail; "stuck": a batch is overdue; "dead": its
+# thread died. The writer reports these three.
 Status: TypeAlias = Literal[
     "closed", "ready", "standby", "differs", "failing", "damaged", "broken", "stuck", "dead"
 ]
 
 _KEPT_SNAPSHOTS: Final = 16
 _RETRY_SECONDS: Final = 1
-# So many decisions in a row, or outcomes, that end in an error of ours: then the experiment is not ready.
+# After this many internal errors in a row, in decisions or in outcomes, the experiment is not ready.
 ERRORS_IN_A_ROW: Final = 20
 _WARM_UP_ROUNDS: Final = 5
-# While standing by, the active process's configuration is compared so often.
+# How often, while standing by, the active process's configuration is compared.
 _COMPARE_SECONDS: Final = 2.0
 
 
-# What callers ask for all the time.
+# The frequent requests.
 _CALLS: Final = (DecisionRequest, OutcomeRequest)
 
 
 class Experiment:
     """The one place where an experiment changes. One thread at a time may call `open`, `process` and `close`.
 
-    - expire_after, max_pending: Seconds until a decision without its whole outcome is no longer waited for; how many at most.
+    - expire_after, max_pending: How many seconds to wait for the whole outcome of a decision; how many decisions may be pending.
     - snapshot_every: Entries between two snapshots; more where many decisions are pending, since each snapshot holds them.
-    - accept_changes: Whether to go on under a spec that differs from the journal's, where what was learnt fits.
-    - accept_clock: Whether to believe the machine's clock at the start, however long after the journal's last entry it is.
+    - accept_changes: Whether to continue under a spec that differs from the journal's, if what was learnt still fits.
+    - accept_clock: Whether to trust the machine's clock at the start, however far past the journal's last entry it is.
     - reset_caps: Hard caps, by the names that `/v1/state` gives them, that begin at 0 when such a change is accepted. Without a
       change nothing is reset: a service that starts twice does not refill them twice.
     - clock: Seconds since 1970; by default a `SteadyClock`, which does not jump when the machine's clock does.
@@ -98,41 +98,41 @@ class Experiment:
         self.clock = SteadyClock() if clock is None else clock
         self._next_try = 0.0
         self._next_comparison = 0.0
-        # Whether it has been active or stood by: from then on the journal's settings hold, which another process may have made.
+        # Whether it has been active or stood by: from then on the journal's settings apply, which another process may have written.
         self._begun = False
         # Whether a thread works in the background.
         self._at_work = False
-        # Of decisions and of outcomes, by the type of the request: how many ended in an error of ours since the last that did not.
+        # By type of request (decisions, outcomes): how many internal errors since the last success.
         self._errors: Counter[type] = Counter()
-        # Whether the chain is still to be checked as a whole, which an audit does; how many rows it found to hold; what it found.
+        # Whether an audit must still check the whole chain; how many rows it found intact; what it found.
         self._unchecked = False
         self.checked = 0
         self._damage: JournalDamaged | None = None
-        # Kinds of concerns that are in the log since the process started.
+        # Kinds of concerns that this process has already logged.
         self._logged: set[str] = set()
 
     @property
     def state(self) -> ExperimentState | None:
-        """What other threads may look at, and not change; None unless the experiment is ready."""
+        """What other threads may read but not change; None unless the experiment is ready."""
         return self._state if self.status == "ready" and self.journal.held() else None
 
     @property
     def broken(self) -> bool:
-        """Whether the last decisions, or the last outcomes, have all ended in an error of ours."""
+        """Whether the last decisions, or the last outcomes, all ended in internal errors."""
         return max(self._errors.values(), default=0) >= ERRORS_IN_A_ROW
 
     @property
     def purging(self) -> bool:
-        """Whether snapshots still hold what was erased: each batch makes some of them anew, an empty one too."""
+        """Whether snapshots still hold erased data: each batch, even an empty one, rewrites some of them."""
         return self._state is not None and bool(self._state.stale)
 
     # Its life
 
     def open(self) -> None:
-        """Take the journal and rebuild the state; or stand by where another process has it.
+        """Take the journal and rebuild the state; or stand by if another process has it.
 
-        Raises `JournalLocked` where another process writes it and nobody stands by for it, and `JournalError` where it can't be
-        read or written, or is of another spec. One that can't be reached is waited for: the status is "failing".
+        Raises `JournalLocked` if another process writes it and the storage has no stand-by, and `JournalError` if it can't be read
+        or written, or belongs to another spec. If it can't be reached, the experiment keeps trying: the status is "failing".
         """
         try:
             active = self.journal.open()
@@ -147,7 +147,7 @@ class Experiment:
             self._compare()
 
     def close(self) -> None:
-        """Keep a snapshot, so that the next start has nothing to replay, and let go of the journal."""
+        """Keep a snapshot, so that the next start has nothing to replay, and close the journal."""
         state = self._state
         if self.status == "ready" and state is not None and state.position > self._snapshot_at:
             batch = Batch(state, self.journal, self._now())
@@ -161,7 +161,7 @@ class Experiment:
         self.journal.close()
 
     def warm_up(self) -> None:
-        """Compile what decisions need, on a copy: no caller should wait for that, nor for prices when rounds have doubled."""
+        """Compile what decisions need, on a copy: no caller should wait for that, or for prices when rounds have doubled."""
         state = ExperimentState(self.spec)
         request, used = state.input.example()
         with contextlib.suppress(InvalidInput, Exhausted, Refusal):
@@ -172,9 +172,9 @@ class Experiment:
                 due[1]()
 
     def process(self, ops: Sequence[Op]) -> list[Answer]:
-        """Run operations in order, make what they changed durable at once, and only then give their answers.
+        """Run operations in order, make all their changes durable together, and only then return their answers.
 
-        One that ends in an error of ours is answered 500, alone: the others are run again without it, from what the journal holds.
+        Only an operation that hits an internal error is answered 500: the others run again without it, from the journal's state.
         """
         failed: dict[int, Answer] = {}
         while True:
@@ -189,7 +189,7 @@ class Experiment:
             failed[left[done]] = _INTERNAL
 
     def _run(self, ops: Sequence[Op]) -> list[Answer] | int:
-        """One attempt at a batch: the answers, or the number of the operation that failed, of which nothing was kept."""
+        """One attempt at a batch: the answers, or the number of the operation that failed, whose effects were discarded."""
         if self.status == "ready" and not self.journal.held():
             self._step_down()
         if self._damage is not None and self.status != "damaged":
@@ -200,7 +200,7 @@ class Experiment:
             return [unavailable(self.status)] * len(ops)
         answers: list[Answer] = []
         try:
-            # What the journal has of the events that are asked about is found before any operation is run.
+            # Look up the journal's entries for all events of the batch before running any operation.
             events = {one for op in ops if (one := getattr(op.request, "event_id", None)) is not None}
             batch = Batch(state, self.journal, self._now(), self.journal.find(events) if events else ())
             expired = state.expire(batch.now)
@@ -213,7 +213,7 @@ class Experiment:
                     if self._errors:
                         self._errors.pop(type(op.request), None)
                 except (Refusal, InvalidInput, Exhausted, JournalDamaged) as error:
-                    # A row of the past that is damaged: the state does not depend on it, unless it was half changed.
+                    # An old row is damaged: the state does not depend on it, unless it was half changed.
                     if isinstance(error, JournalDamaged) and state.position != position:
                         raise
                     answers.append(refused(self.name, error))
@@ -240,7 +240,7 @@ class Experiment:
         return answers
 
     def background_job(self) -> Callable[[], Op] | None:
-        """Where there is work in the background: a function for any thread that does it, and gives the operation to run next."""
+        """If there is background work, a function that does it on any thread and returns the operation to run next."""
         if self.status != "ready" or self._state is None or self._at_work:
             return None
         background = self._state.background
@@ -254,7 +254,7 @@ class Experiment:
             try:
                 result = work()
             except Exception:
-                # On a thread of its own there is no one else to tell, and the policy goes on with what it has.
+                # On its own thread nobody else would hear of it, and the policy continues with what it has.
                 log.exception("experiment %r: work in the background failed", self.name)
 
             def take(batch: Batch, request: None) -> Answer:
@@ -268,7 +268,7 @@ class Experiment:
         return job
 
     def audit_job(self) -> Audit | None:
-        """Where the chain is still to be checked as a whole: what does it, beside all else. Its result may come from any thread."""
+        """If the whole chain must still be checked, an audit that does it in the background; it reports from any thread."""
         if self.status != "ready" or not self._unchecked:
             return None
         self._unchecked = False
@@ -295,7 +295,7 @@ class Experiment:
                 log.info("experiment %r: %s, asked for by key %s", self.name, kind, entry.by or "none")
 
     def _recovered(self) -> ExperimentState | None:
-        """After trouble, from time to time: try to get the state back."""
+        """After trouble: retry from time to time to recover the state."""
         if self.status in ("standby", "differs", "failing") and time.monotonic() >= self._next_try:
             try:
                 if self.journal.open():
@@ -311,7 +311,7 @@ class Experiment:
                     log.error("experiment %r: still no journal: %s", self.name, error, exc_info=defect)
                 self.status, self.trouble, self._state = "failing", str(error), None
                 self._next_try = time.monotonic() + _RETRY_SECONDS
-                # Another process may do better.
+                # Another process may succeed.
                 self.journal.stand_aside(True)
         return self._state
 
@@ -323,7 +323,7 @@ class Experiment:
         self._next_comparison = 0.0
 
     def _compare(self) -> None:
-        """Whether this process could go on where the active one stops, and would do the same."""
+        """Check whether this process could continue where the active one stops, in the same way."""
         self._next_comparison = time.monotonic() + _COMPARE_SECONDS
         try:
             self._heads.follow(self.journal)
@@ -359,7 +359,7 @@ class Experiment:
         self.status, self.trouble = status, trouble
 
     def doubt(self, ops: Sequence[Op], error: Exception) -> None:
-        """What was asked went wrong by a defect of ours. The state may be half way: it is rebuilt from the journal."""
+        """A request failed because of an internal error. The state may be half changed: it is rebuilt from the journal."""
         self._errors.update(type(op.request) for op in ops if isinstance(op.request, _CALLS))
         self._fail(error)
         if ERRORS_IN_A_ROW in self._errors.values():
@@ -417,18 +417,18 @@ class Experiment:
             log.warning("experiment %r: %s", self.name, concern)
 
     def _reconfigure(self, state: ExperimentState) -> None:
-        """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
+        """Bring a rebuilt state to the requested configuration, through the journal."""
         spec = configuration.continued(self.spec, state.spec)
         if spec is not self.spec:
             if spec.policies[0].kind != self.spec.policies[0].kind:
-                log.info("experiment %r goes on with %r, as it began", self.name, spec.policies[0].kind)
+                log.info("experiment %r continues with %r, as it began", self.name, spec.policies[0].kind)
             self.spec = spec
             self._config = msgspec.structs.replace(self._config, spec=configuration.served_part(spec))
         present = state.started(__version__)
         changed, settings = configuration.changed_fields(present, self._config)
         if settings and self._begun and not self._accept_changes:
             kept = {name: getattr(present, name) for name in settings}
-            log.warning("experiment %r goes on with %s, as the journal has it", self.name, kept)
+            log.warning("experiment %r continues with %s, as recorded in the journal", self.name, kept)
             self._config = msgspec.structs.replace(self._config, **kept)
         ranges = present.ranges
         if changed:
@@ -442,7 +442,7 @@ class Experiment:
             raise JournalError(
                 f"{self.spec.source}: the spec differs from what the journal of {self.name!r} says: "
                 f"{'; '.join(configuration.differences(state.spec, spec))}. Start with --accept-changes, which keeps "
-                "what was learnt and spent; or put it back; or give the experiment a new name, to start afresh."
+                "what was learnt and spent; or undo the change; or rename the experiment to start from scratch."
             )
         batch = Batch(state, self.journal, self._now())
         reset = self._reset_caps if changed else []
@@ -453,7 +453,7 @@ class Experiment:
         self._append(batch)
 
     def _snapshot_when_due(self, batch: Batch) -> None:
-        """Take one where none was asked for, and drop the oldest without a label."""
+        """Take a routine snapshot, and drop the oldest without a label."""
         state = batch.state
         every = max(self._snapshot_every, len(state.waiting))
         if not batch.snapshots and state.position - self._snapshot_at >= every:
@@ -467,31 +467,31 @@ class Experiment:
         return int(self.clock() * 1e6)
 
 
-# What the journal says of itself, with paths and errors of the disk, is for the log, not for callers.
+# Details of the journal, such as paths and disk errors, are for the log, not for callers.
 _UNAVAILABLE: Final = {
     "standby": "another process is active for this experiment; this one stands by",
     "failing": "the journal can't be written now; try again with the same event_id",
-    "damaged": "the journal was changed or is damaged: no decisions until it is put back; the service's log says what was found",
+    "damaged": "the journal was changed or is damaged: no decisions until it is restored; the service's log says what was found",
     "closed": "the service is starting or stopping",
 }
 
 
 def unavailable(status: Status) -> Answer:
-    """What callers are told while an experiment does not take decisions."""
+    """The answer to callers while an experiment does not accept decisions."""
     code = "standby" if status in ("standby", "differs") else "unavailable"
     words = _UNAVAILABLE.get("standby" if code == "standby" else status, _UNAVAILABLE["failing"])
     return Refusal(503, code, words, retry_after=_RETRY_SECONDS).answer()
 
 
 def refused(name: str, error: Refusal | InvalidInput | Exhausted | JournalDamaged) -> Answer:
-    """What the caller is told where an operation on the experiment `name` refuses."""
+    """The answer to the caller if an operation on the experiment `name` refuses."""
     if isinstance(error, Refusal):
         return error.answer()
     if isinstance(error, Exhausted):
         return Refusal(409, "exhausted", str(error)).answer()
     if isinstance(error, JournalDamaged):
         log.error("experiment %r: %s", name, error)
-        words = "what the journal holds of this is damaged, and can't be read; the log says where"
+        words = "the journal entry for this is damaged and can't be read; the log says where"
         return Refusal(409, "damaged", words).answer()
     message, field = error.said(JSON).rstrip("."), None if error.field is None else JSON.field(error.field)
     short = message if len(message) <= 600 else message[:597] + "..."

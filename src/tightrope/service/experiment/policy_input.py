@@ -25,13 +25,13 @@ _KEPT_COSTS = 256
 
 
 def fixed_usage(spec: Spec) -> dict[str, Any]:
-    """What each action uses, where the spec says it and it is known before acting."""
+    """What each action uses, if the spec says it and it is known before acting."""
     known = (one for one in spec.rule_specs if one.rule.seen == "before" and one.usage is not None)
     return {name: one.usage for one in known if (name := one.rule.quantity.usage)}
 
 
 class PolicyInput:
-    """Reads requests for the policy of one spec. It has no state that matters: equal requests are read equally at any time."""
+    """Reads requests for the policy of one spec. It has no state that matters: equal requests always give equal offers."""
 
     def __init__(self, spec: Spec, policy: Policy, ranges: Ranges | None = None) -> None:
         rules = spec.rules
@@ -50,7 +50,7 @@ class PolicyInput:
         self._reward_range = spec.reward_range
         self._ranges = dict(ranges or {})
         self._names = spec.registry
-        # What is on offer to who names no actions.
+        # What is on offer if a request names no actions.
         self.active = spec.registry.active
         self._everyone = np.array(self.active, dtype=np.int64)
         self._no_costs = np.empty((len(self._everyone), 0))
@@ -71,14 +71,14 @@ class PolicyInput:
         self.known_columns, self.late_columns = np.flatnonzero(seen), np.flatnonzero(~seen)
 
     def require_declared(self, request: DecisionRequest) -> None:
-        """Refuse a group that the spec does not know and a default that is no action: both would be kept."""
+        """Refuse a group that the spec does not know and a default that is not an action: both would be stored."""
         if request.default is not None:
             self._names.id(request.default, "default")
         if not request.group:
             return
         groups = [request.group] if isinstance(request.group, str) else request.group
         if not self._groups:
-            raise _wrong("group", "can't be given: the spec declares no groups, and no rule is for one")
+            raise _wrong("group", "must be left out: the spec declares no groups, and no rule is for one")
         for i, group in enumerate(groups):
             if group not in self._groups:
                 near, known = did_you_mean(group, self._groups), ", ".join(self._groups)
@@ -92,7 +92,7 @@ class PolicyInput:
             raise InvalidInput(words)
 
     def example(self) -> tuple[DecisionRequest, Used | None]:
-        """A request that may be accepted, and the least that its outcome may say was used."""
+        """A request that may be accepted, and the smallest valid outcome for its usage."""
         known = [rule.quantity for rule in self._rules or ()]
         least: Used = {one.usage: one.range[0] for one in known if one.usage is not None}
         sent: dict[str, Any] = {name: least[name] for name in self.early_usage if name not in self._fixed}
@@ -105,7 +105,7 @@ class PolicyInput:
         return request, {name: least[name] for name in self.late_usage} or None
 
     def read(self, request: DecisionRequest) -> Offer:
-        """What is on offer: of a request that has just come, and of the same request in a journal's entry."""
+        """The offer of a request, whether it has just arrived or comes from a journal entry."""
         ids = None if request.actions is None else self._names.ids(request.actions, once=True)
         x = self.x(request, len(self._everyone if ids is None else ids))
         usage = self._usage(request.usage)
@@ -127,7 +127,9 @@ class PolicyInput:
         number = None
         if self._hooks.sees_context:
             if context is None or self._features is None:
-                raise _wrong("context", "is missing: the policy is told which of the declared contexts it is")
+                raise _wrong(
+                    "context", "is missing: the policy needs to know which of the declared contexts it is"
+                )
             number = self._features.context_number(context)
         told = plain_group(group) if self._tells_group else None
         return Offer(at, phi, W, psi, told, number, None, usage, whole=ids is None)
@@ -137,25 +139,25 @@ class PolicyInput:
         return known.outside(context) if known is not None and context is not None else ()
 
     def x(self, request: DecisionRequest, rows: int) -> Array | None:
-        """x (p,) of the context, or one for each of so many rows; None where the spec declares neither."""
+        """x (p,) of the context, or one for each of `rows` rows; None if the spec declares neither."""
         context, features = request.context, request.features
         if self._features is not None:
             if features is not None:
-                raise _wrong("features", "can't be given: the spec declares a [context], so send that")
+                raise _wrong("features", "must be left out: the spec declares a [context]; send that instead")
             if context is None:
-                raise _wrong("context", f"is missing; needed: {', '.join(self._features.columns)}")
+                raise _wrong("context", f"is missing; required: {', '.join(self._features.columns)}")
             return self._features.vector(context)
         if context:
-            raise _wrong("context", "can't be given: the spec declares no [context]")
+            raise _wrong("context", "must be left out: the spec declares no [context]")
         if self._vector is None:
             if features is not None:
                 raise _wrong(
                     "features",
-                    "can't be given: the spec declares no [features], their number and their range",
+                    "must be left out: the spec declares no [features] (their number and range)",
                 )
             return None
         if features is None:
-            raise _wrong("features", f"are missing: {self._vector.count} numbers are needed")
+            raise _wrong("features", f"are missing; send {self._vector.count} numbers")
         return self._vector.rows(features, rows)
 
     def _usage(self, sent: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -163,9 +165,9 @@ class PolicyInput:
             return self._fixed
         for name in sent:
             if name in self._fixed:
-                raise _wrong(Place("usage", Key(name)), "is fixed by the spec, so it can't be sent")
+                raise _wrong(Place("usage", Key(name)), "is fixed by the spec; leave it out")
             if name in self.late_usage:
-                raise _wrong(Place("usage", Key(name)), "is seen after acting: send it with the outcome")
+                raise _wrong(Place("usage", Key(name)), "is seen after acting; send it with the outcome")
         self.require_in_ranges(sent)
         return {**self._fixed, **sent}
 
@@ -176,7 +178,7 @@ class PolicyInput:
             raise InvalidInput(field="reward", must=must, got=Shown(f"{reward:g}"))
 
     def require_in_ranges(self, usage: Mapping[str, Any]) -> None:
-        """Refuse what is outside the ranges that were inferred; those that are declared are the rules' own to check."""
+        """Refuse usage outside the inferred ranges; the rules themselves check declared ones."""
         for name, given in usage.items():
             known = self._ranges.get(name)
             if known is None:
@@ -194,16 +196,16 @@ class PolicyInput:
     def _W(
         self, sent: Any, group: str | list[str] | None, usage: Mapping[str, Any], ids: list[int] | None
     ) -> Array:
-        """W (J, K), whose columns that are seen after acting hold nothing; kept for the next request where no usage was `sent`."""
+        """W (J, K), with empty columns for costs seen after acting; cached for the next request if no usage was `sent`."""
         rules = self._rules
         if rules is None:
             for name, given in (("usage", sent), ("group", group)):
                 if given is not None:
-                    raise _wrong(name, "can't be given: the spec has no rules")
+                    raise _wrong(name, "must be left out: the spec has no rules")
             return self._no_costs if ids is None else self._no_costs[: len(ids)]
         if self._grouped and group is None:
             raise _wrong(
-                "group", "is missing (an empty list for a context in no group): a rule is for a group"
+                "group", "is missing: a rule is for a group; send an empty list for a context in no group"
             )
         key: Any = None
         if sent is None:
@@ -215,12 +217,12 @@ class PolicyInput:
         if key is not None:
             if len(self._costs) >= _KEPT_COSTS:
                 self._costs.clear()
-            # Who learns costs writes what it expects of them into its own.
+            # A policy that learns costs writes its expectations into its own copy.
             self._costs[key] = W.copy() if self.awaits_usage else W
         return W
 
     def features(self, x: Array | None, ids: NDArray[np.int64]) -> tuple[Array | None, Array | None]:
-        """φ and ψ of some actions, as the models of reward and costs read them; x is one for all, or a row for each."""
+        """φ and ψ of some actions, as the models of reward and costs read them, from one x for all or a row for each."""
         phi = self._rows(self._reward, x, ids)
         return phi, phi if self._same_rows else self._rows(self._cost, x, ids)
 

@@ -1,4 +1,4 @@
-"""Reads that need no turn of the writer: on a thread and a connection of their own, beside the one that decides."""
+"""Reads that need not wait for the writer: they have their own thread and connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tightrope.service.experiment.writer_thread import deliver
 from tightrope.service.journal import JournalDamaged, JournalError
 from tightrope.service.journal.contract import Journal
 
-# The state is not locked against the writer, which may have changed it half way: a read that fails is tried again.
+# The state is not locked against the writer, which may be in the middle of a change: a failed read is tried again.
 _TRIES: Final = 3
 _REST: Final = 0.5
 _PATIENCE: Final = 10.0
@@ -31,8 +31,8 @@ log = logging.getLogger("tightrope.service")
 class Reader:
     """Runs operations that write nothing, one at a time, on another connection to an experiment's journal.
 
-    What the journal acknowledged before a read is in the read. Where there is no such connection, or the experiment is not ready,
-    there is no answer: the writer knows what to say. A read that fails is answered here, and is never the writer's to repeat.
+    A read sees everything that the journal acknowledged before it. If there is no such connection, or the experiment is not ready,
+    there is no answer here, and the writer answers instead. A failed read is answered here; the writer never repeats it.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -40,12 +40,12 @@ class Reader:
         self._journal: Journal | None = None
         self._rested_at = 0.0
         self._inbox: SimpleQueue[tuple[Op, asyncio.Future[Answer | None]] | None] = SimpleQueue()
-        # A daemon: a read that hangs does not keep the process from ending.
+        # A daemon, so that a hanging read does not keep the process alive.
         name = f"reader of {experiment.name}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     async def read(self, op: Op) -> Answer | None:
-        """The answer, or None where the writer must be asked."""
+        """The answer, or None if the writer must be asked."""
         if not self._thread.is_alive():
             self._thread.start()
         answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
@@ -58,7 +58,7 @@ class Reader:
             raise Refusal(503, "unavailable", words, retry_after=1) from None
 
     def stop(self) -> None:
-        """Finish what was asked for and close the connection; wait for that a little."""
+        """Finish pending reads and close the connection; wait a little for that."""
         if self._thread.is_alive():
             self._inbox.put(None)
             self._thread.join(_GOODBYE)
@@ -68,12 +68,12 @@ class Reader:
             op, answer = asked
             if not answer.cancelled():
                 found = self._read(op)
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is waiting
                     answer.get_loop().call_soon_threadsafe(deliver, [(answer, found)])
         self._close()
 
     def _read(self, op: Op) -> Answer | None:
-        # A rest as long as the read before: reads one after the other take at most half of a core from decisions.
+        # Rest as long as the last read took: consecutive reads take at most half a core from decisions.
         time.sleep(max(0.0, self._rested_at - time.monotonic()))
         began = time.monotonic()
         answer = self._asked(op)

@@ -1,4 +1,4 @@
-"""A state from its journal: the newest sound snapshot, and the rows after it; and snapshots without what was erased."""
+"""Rebuild a state from its journal: the newest sound snapshot and the rows after it; and rewrite snapshots after an erasure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tightrope.trust import grant
 
 log = logging.getLogger("tightrope.service")
 
-# Bytes of snapshots that one batch makes anew, or a little more.
+# About how many bytes of snapshots one batch rewrites.
 PIECE: Final = 1 << 19
 
 
@@ -46,7 +46,7 @@ def rebuilt(journal: Journal, spec: Spec) -> tuple[ExperimentState, int]:
         fault = fault_of(saved, bound)
         if fault is None:
             state = _restored(journal, saved, source)
-            # The entry that speaks of it follows it.
+            # The entry about it follows it.
             snapshot_at = saved.position + 1
             break
         words = "experiment %r: the snapshot at position %d %s; using an older one"
@@ -57,9 +57,9 @@ def rebuilt(journal: Journal, spec: Spec) -> tuple[ExperimentState, int]:
 
 
 def finish_erasure(journal: Journal) -> None:
-    """Erase what the newest entries about it name and is still there: the process may have died in between.
+    """Finish erasures that the newest entries name but that did not happen: the process may have died in between.
 
-    Entries of one batch are erased together, so nothing is left before an entry of which nothing is.
+    Entries of one batch are erased together, so nothing is left to do before an entry that is done.
     """
     left: dict[int, Row] = {}
     for entry in journal.told(Erased):
@@ -77,7 +77,7 @@ def finish_erasure(journal: Journal) -> None:
 
 
 class Purge(NamedTuple):
-    """Snapshots that were made anew, positions of those to drop, and the entry that says so."""
+    """Rewritten snapshots, positions of those to drop, and the entry that says so."""
 
     snapshots: list[Snapshot]
     drop: list[int]
@@ -85,9 +85,9 @@ class Purge(NamedTuple):
 
 
 def purged(journal: Journal, stale: Mapping[int, Collection[int]], newer: Mapping[int, Snapshot]) -> Purge:
-    """Make snapshots anew without what they hold of erased decisions, until they had `PIECE` bytes: decisions wait for that.
+    """Rewrite snapshots without erased decisions, up to about `PIECE` bytes, because decisions wait meanwhile.
 
-    `newer` are those that are not as the journal has them. One that can't be read is dropped: what was in it has to go.
+    `newer` are those that differ from the journal's. One that can't be read is dropped: its content has to go.
     """
     found = Purge([], [], Erased(rows=[]))
     size = 0
@@ -100,7 +100,7 @@ def purged(journal: Journal, stale: Mapping[int, Collection[int]], newer: Mappin
             try:
                 anew = _without(journal, saved, numbers)
             except JournalDamaged as error:
-                words = "the snapshot %r at position %d can't be read, and an erasure drops it: %s"
+                words = "the snapshot %r at position %d can't be read, so the erasure drops it: %s"
                 log.error(words, saved.label, position, error)
                 found.drop.append(position)
             else:
@@ -120,7 +120,7 @@ def _without(journal: Journal, saved: Snapshot, numbers: Collection[int]) -> Sna
 
 
 def _restored(journal: Journal, saved: Snapshot, source: str = "journal") -> ExperimentState:
-    """What a snapshot holds, in the configuration that was in force then."""
+    """The state in a snapshot, under the configuration that was in force then."""
     row = row_at(journal, saved.position)
     if row is None:
         raise JournalDamaged(f"there is a snapshot of position {saved.position}, but no row.")

@@ -1,7 +1,7 @@
 """The state of an experiment as a function of its journal.
 
-Every change goes through a method that returns the journal's entry for it. `replay` goes the other way: it repeats what an
-entry says and refuses the journal if a single bit of the answer comes out differently.
+Every change goes through a method that returns its journal entry. `replay` goes the other way: it repeats an entry and refuses the
+journal if a single bit of the answer differs.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from tightrope.validation import Array
 
 Mode = Literal["live", "shadow", "paused"]
 
-# At most so many at a time: more than a batch adds, and their event ids fit into a row of the journal.
+# How many at a time: more than a batch adds, and few enough that their event ids fit into a row of the journal.
 _EXPIRE_AT_ONCE = 300
-# What a snapshot holds as it is.
+# What a snapshot stores unchanged.
 _KEPT = ("mode", "default", "expire_after", "max_pending", "configured")
 
 
-# There are as many as decisions pending, so the garbage collector is spared them: they can't be part of a cycle.
+# There is one per pending decision, so they are hidden from the garbage collector: they can't be part of a cycle.
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """What the service notes beside a pending decision. `holds` are the hard caps that keep the high end of its cost reserved."""
+    """The service's notes on a pending decision. `holds` are the hard caps that have the high end of its cost reserved."""
 
     event_id: str
     time: int
@@ -67,7 +67,7 @@ class _Waiting(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _Labels(msgspec.Struct, frozen=True, array_like=True):
-    """Which constraints the decisions from number `first` on were judged by, and which actions were on offer unless they say."""
+    """Which constraints apply to the decisions from number `first` on, and which actions are on offer by default."""
 
     first: int
     constraints: tuple[str, ...]
@@ -75,12 +75,12 @@ class _Labels(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Tally(msgspec.Struct, kw_only=True):
-    """What has been counted since the beginning, for people alone: no decision depends on it. Actions are by their ids."""
+    """Counts since the beginning, only for people: no decision depends on them. Actions are counted by id."""
 
     decisions: int = 0
     actions: list[int] = []
     offered: list[int] = []
-    # By field of the context: how many of its numbers were outside their range, and taken all the same.
+    # By field of the context: how many of its numbers were outside their range but still accepted.
     outside: dict[str, int] = {}
     shadow: int = 0
     rewards: int = 0
@@ -104,7 +104,7 @@ class Tally(msgspec.Struct, kw_only=True):
 
 
 class Background:
-    """The background work of a policy, by its numbers in `hooks.background()`: no request waits for it."""
+    """The background work of a policy, numbered as in `hooks.background()`: no request waits for it."""
 
     def __init__(self, policy: Policy) -> None:
         self._works, self._waiting = policy.hooks.background(), policy.hooks.pending
@@ -112,7 +112,7 @@ class Background:
             work.deferred = True
 
     def due(self) -> tuple[int, Callable[[], Result]] | None:
-        """The number of a work that has something to do, and what does it, on any thread."""
+        """The number of a work item with something to do, and the function that does it on any thread."""
         for number, work in enumerate(self._works):
             if (job := work.due()) is not None:
                 return number, job
@@ -126,7 +126,7 @@ class Background:
         return entries.TookEffect(work=work, result=result)
 
     def prepare(self) -> None:
-        """Wait for what the next answer needs, so that no caller has to; what can't be fitted is for callers to hear."""
+        """Wait for what the next answer needs, so that no caller has to; a failed fit is reported to callers."""
         for work in self._works:
             with contextlib.suppress(InvalidInput):
                 work.prepare()
@@ -144,30 +144,30 @@ class ExperimentState:
         ranges: Ranges | None = None,
     ) -> None:
         self.spec = spec
-        # Of usage that no rule declares a range for.
+        # Ranges of usage that no rule declares.
         self.ranges: Ranges = dict(ranges or {})
-        self.expire_after = float(expire_after)  # in a snapshot 60 would be other bytes than 60.0
+        self.expire_after = float(expire_after)  # a snapshot has different bytes for 60 and 60.0
         self.max_pending = max_pending
         self.position = 0
         self.time = 0
-        # When time was last told to a policy that counts in seconds.
+        # When a policy that counts in seconds was last given the time.
         self.clock = 0
-        # How many rows have changed anything, which to keep a snapshot does not, and the time of the last.
+        # How many rows have changed anything (keeping a snapshot does not), and the time of the last.
         self.changes = (0, 0)
-        # The hash of the row at `position`: no part of the state, since it also covers what no decision depends on.
+        # The hash of the row at `position`: not part of the state, because it also covers what no decision depends on.
         self.head = GENESIS
         self.mode: Mode = "live"
         self.default: int | None = None
         self.policy = served_policy(spec)
         self.hooks = self.policy.hooks
-        # Nobody is told while a journal is replayed; the experiment that goes live has its log told.
+        # Silent while a journal is replayed; an experiment that goes live logs them.
         self.hooks.report_to(ignore)
         self.background = Background(self.policy)
         self.ledger = Ledger(spec, self.policy if self.hooks.n_constraints else None)
         self.tally = Tally()
         self.trail = Trail()
         self.labels = [_Labels(0, constraint_names(spec), tuple(spec.registry.active))]
-        # The journal's entry with which the present configuration began.
+        # The journal entry with which the current configuration began.
         self.configured = 1
         self.input = PolicyInput(spec, self.policy, self.ranges)
         # Snapshots that still hold inputs of erased decisions: position → the numbers of these decisions.
@@ -177,7 +177,7 @@ class ExperimentState:
 
     @property
     def waiting(self) -> PendingDecisions:
-        """The decisions whose outcome is still to come, each with its `Event` as the last entry."""
+        """The decisions that await their outcome, each with its `Event` as the last entry."""
         return self.hooks.pending
 
     @property
@@ -199,7 +199,7 @@ class ExperimentState:
         names = None if read.constraints is None else then.constraints
         labels = Labels(self.spec.actions, names, read.unpack, read.probabilities)
         why = Decision(chosen, row, entry.number, 0, 0, ids, trace, labels, entry.sampling).explain()
-        # The words speak of the rules of today.
+        # The explanation refers to today's rules.
         return why if then is self.labels[-1] else replace(why, words=())
 
     # What changes it
@@ -212,7 +212,7 @@ class ExperimentState:
         return self._begin_from(entries.WarmStarted(file=file, sha256=digest, rows=len(past), state=state))
 
     def decide(self, event_id: str, request: DecisionRequest, *, time: int) -> entries.Decided:
-        """Choose, move the queue, reserve what hard caps need; nothing has changed where that is `InvalidInput` or `Exhausted`."""
+        """Choose, move the queue, reserve what hard caps need; after `InvalidInput` or `Exhausted` nothing has changed."""
         if self.mode == "paused":
             words = "the experiment is paused: no decisions until it is live"
             raise Refusal(503, "paused", words, retry_after=5)
@@ -250,11 +250,12 @@ class ExperimentState:
         group = tuple(request.group) if isinstance(request.group, list) else request.group
         self.waiting.note(decision.number, Event(event_id, time, group, holds), awaits)
         if self.hooks.counts_seconds:
-            # Time goes by with decisions that were made, which replay makes again at the same times; a refused one leaves no trace.
+            # Only decisions that were made advance time, because a replay repeats them at the same times; a refused one leaves no
+            # trace.
             self.hooks.elapse(max(0, time - self.clock) / 1e6 if self.clock else 0.0)
             self.clock = max(time, self.clock)
         self._mark(time)
-        # A default is served for certain, whatever the policy would have drawn.
+        # A default is served with certainty, whatever the policy would have drawn.
         probability, probabilities = (1.0, None) if proposed is not None else self._probabilities(decision)
         return entries.Decided(
             event_id=event_id,
@@ -272,14 +273,14 @@ class ExperimentState:
         )
 
     def learn(self, number: int, reward: float | None = None, usage: Used | None = None) -> entries.Learnt:
-        """Apply an outcome, or a part of one, to a decision in `waiting`; nothing has changed where it raises `InvalidInput`."""
+        """Apply an outcome, or a part of one, to a decision in `waiting`; after `InvalidInput` nothing has changed."""
         _, action, *_, event = self.waiting[number]
         if reward is not None:
             self.input.require_reward(reward)
         observed: Array | None = None
         if usage is not None:
             if self.spec.rules is None or not self.input.awaits_usage:
-                problem = "is not seen after acting here: an outcome is the reward alone"
+                problem = "is not seen after acting here; send only the reward"
                 raise InvalidInput(field="usage", problem=problem)
             self.input.require_in_ranges(usage)
             observed = self.spec.rules.observed(usage, action=action, group=event.group)
@@ -298,7 +299,7 @@ class ExperimentState:
         return entries.Learnt(event_id=event.event_id, number=number, reward=reward, usage=usage)
 
     def expire(self, time: int) -> entries.Expired | None:
-        """Stop waiting for what is too old at `time`, or too much; None if there is nothing. What is reserved stays used."""
+        """Stop waiting for decisions that are too old at `time`, or too many; None if there are none. Reservations stay used."""
         due = time - int(self.expire_after * 1e6)
         excess = len(self.waiting) - self.max_pending
         numbers: list[int] = []
@@ -326,17 +327,17 @@ class ExperimentState:
         return entries.ModeChanged(mode=mode, default=self.default)
 
     def reconfigure(self, entry: entries.Started) -> entries.Started:
-        """Go on under another configuration, if what was learnt fits it: else `InvalidInput`, and nothing has changed.
+        """Continue under another configuration if what was learnt fits it; otherwise `InvalidInput`, and nothing has changed.
 
-        What was learnt and spent stays: models, rounds, pending decisions; queues and cumulative costs of the constraints that
-        there were before. What was spent counts for every hard cap of that usage (`carried_over`), unless `reset_caps` names it.
+        What was learnt and spent stays: models, rounds, pending decisions, and the queues and cumulative costs of existing
+        constraints. What was spent counts for every hard cap on that usage (`carried_over`), unless `reset_caps` names it.
         """
         spec = make_spec(entry.spec, source=self.spec.source)
         if served_part(spec) != served_part(self.spec):
             self._adopt(spec, entry)
         elif entry.reset_caps:
             raise InvalidInput(
-                "reset_caps: hard caps are reset with a change of the spec, and there is none."
+                "reset_caps: hard caps are only reset with a change of the spec, but the spec has not changed."
             )
         self.expire_after, self.max_pending = float(entry.expire_after), entry.max_pending
         self.ranges = dict(entry.ranges)
@@ -355,7 +356,7 @@ class ExperimentState:
     def roll_back(self, position: int, state: bytes, restore: Literal["learnt", "all"]) -> entries.RolledBack:
         """Take what was learnt, or rounds, queues and cumulative costs too, from a snapshot's state.
 
-        Hard caps, counts and the numbers of decisions stay: they tell what happened. Decisions that were pending then and are
+        Hard caps, counts and the numbers of decisions stay: they record what happened. Decisions that were pending then and are
         still pending now stay pending; with "all", younger ones are dropped.
         """
         saved = packing.unpacked_state(state)
@@ -365,7 +366,7 @@ class ExperimentState:
         for number in dropped:
             self.ledger.keep(holds.get(number, ()))
         if restore == "all" and self.hooks.n_constraints:
-            # With the totals, which they explain.
+            # Together with the totals, which they explain.
             self.ledger.restore_counts(saved["ledger"])
         self.tally.rolled_back += len(dropped)
         return entries.RolledBack(position=position, restore=restore, state=state)
@@ -380,7 +381,7 @@ class ExperimentState:
         return entry
 
     def advance(self, row: Row, head: bytes) -> None:
-        """Take note that `row`, whose hash is `head`, is in the journal."""
+        """Record that `row`, whose hash is `head`, is in the journal."""
         self.position, self.time, self.head = row.position, row.time, head
         if row.kind != entries.KINDS[entries.Snapshotted]:
             self.changes = (self.changes[0] + 1, row.time)
@@ -414,7 +415,7 @@ class ExperimentState:
         entry = entry_of(row)
         if isinstance(entry, entries.Blank):
             if entry.kind == "refused" and entry.reason is not None:
-                # What it said has changed nothing but a count.
+                # It changed only a count.
                 self.refuse(entry.event_id or "", entry.reason)
                 self.advance(row, head)
                 return entry
@@ -429,7 +430,7 @@ class ExperimentState:
         if packing.packed(again) != packing.packed(entry):
             raise JournalDamaged(
                 f"row {row.position} does not come out as it was recorded: {difference(entry, again)}. Was it written by another "
-                "release of Tightrope or of the libraries below it? Stop the service in order before an upgrade."
+                "release of Tightrope or of the libraries below it? Shut the service down cleanly before an upgrade."
             )
         self.advance(row, head)
         return entry
@@ -460,7 +461,7 @@ class ExperimentState:
         return packed, packing.digest_of(packed)
 
     def restore(self, state: bytes, position: int, head: bytes) -> None:
-        """Become what `snapshot` saw, at the row `position` whose hash is `head`."""
+        """Restore what `snapshot` saved, at the row `position` whose hash is `head`."""
         saved = packing.unpacked_state(state)
         self.position, self.time, self.head = position, saved["time"], head
         self.changes = (saved["position"], saved["time"])
@@ -510,7 +511,7 @@ class ExperimentState:
                 return self.erase(entry)
 
     def _begin_from(self, entry: entries.WarmStarted) -> entries.WarmStarted:
-        """Take over what was learnt before the first decision: here and in a replay by the same way."""
+        """Take over what was learnt before the first decision, in the same way here and in a replay."""
         with packing.arrays_of(packing.unpacked_state(entry.state)) as arrays:
             self.hooks.load(arrays)
         return msgspec.structs.replace(entry, state=packing.packed(self.hooks.state()))
@@ -571,14 +572,14 @@ class ExperimentState:
             self.trail.add(Moment(*counts, *rules, list(tally.actions)))
 
     def _probabilities(self, decision: Decision) -> tuple[float | None, bytes | None]:
-        """As the journal keeps them: of the action, and of all on offer where these are not 1 and 0; None if not known."""
+        """Probabilities for the journal: the action's, and those of all on offer unless they are 1 and 0; None if not known."""
         if not self.hooks.randomised and decision.probability == 1.0:
             return 1.0, None
         try:
-            # Once: a policy may compute them when they are read.
+            # Read once: a policy may compute them on access.
             chances = decision.probabilities
         except InvalidInput:
-            # More actions than it computes them for. The decision stands.
+            # Too many actions to compute them. The decision stands.
             return None, None
         probability = float(chances[decision.row])
         if math.isnan(probability):

@@ -1,4 +1,4 @@
-"""What a served policy has learnt before its first decision: the past decisions in the table that its spec names."""
+"""Warm start: a served policy learns from the past decisions in its spec's table before its first decision."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def past_of(spec: Spec) -> Log:
 
 
 def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Log) -> None:
-    """Have a policy that has decided nothing yet learn from past decisions, or nothing where the table does not fit the spec.
+    """Let a policy without decisions learn from past ones; it learns nothing if the table does not fit the spec.
 
-    Rewards are learnt, and costs that are seen after acting where the table says what was used. `ShadowPrice` is also shown what
-    was on offer, as far as the table and the spec tell, so that it has prices from the first decision on.
+    It learns rewards, and, if the table says what was used, costs that are seen after acting. `ShadowPrice` also sees what was on
+    offer, as far as the table and the spec say, so that it has prices from the first decision on.
     """
     learn = getattr(policy, "warm_start", None)
     if learn is None:
@@ -46,7 +46,7 @@ def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Log) -> None:
         ids = np.array([spec.registry.id(name) for name in past.action_names])[taken]
         if spec.vector is not None:
             raise InvalidInput("a table has columns by name: the spec needs a [context], not [features]")
-        # x of each row, (n, p); φ and ψ of what was done.
+        # x of each row, (n, p); φ and ψ of the action taken.
         x = None if spec.encoder is None else spec.encoder.transform(past.frame)
         phi, psi = read.features(None if x is None else x[rows], ids)
         costs = _costs(spec, {*read.late_usage}, past, rows, ids)
@@ -59,14 +59,14 @@ def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Log) -> None:
 
 
 def _costs(spec: Spec, late: set[str], past: Log, rows: Codes, ids: Codes) -> Array | None:
-    """What is seen after acting, (n, K_after), of the usages `late`; None where the table does not say what was used."""
+    """The costs seen after acting, (n, K_after), from the usages `late`; None if the table does not say what was used."""
     rules = spec.rules
     if rules is None or rules.seen.all():
         return None
     stated = {**spec.usage, **past.columns.usage}
     if missing := sorted(late - {*stated}):
         if late - {*missing}:
-            problem = "is missing: a rule counts it after acting, as it does the others"
+            problem = "is missing: a rule counts it after acting, and the table has the others"
             raise InvalidInput(field=Place("usage", missing[0]), problem=problem)
         return None
     seen: dict[str, Array] = {}
@@ -78,14 +78,14 @@ def _costs(spec: Spec, late: set[str], past: Log, rows: Codes, ids: Codes) -> Ar
 
 
 def _used(past: Log, spec: Spec, usage: str) -> Array:
-    """What was used by what was done, (n,), or by every action of the spec, (n, J); what no rule counts may be anything."""
+    """What the action taken used, (n,), or every action of the spec, (n, J); arbitrary where no rule counts it."""
     if usage in past.columns.usage:
         return past.used(usage, spec.actions)
     return np.tile([spec.usage[usage].get(action, 0.0) for action in spec.actions], (len(past), 1))
 
 
 def _offers(policy: Policy, spec: Spec, read: PolicyInput, past: Log, x: Array | None) -> list[Offer] | None:
-    """What was on offer in the newest rows; None where costs known before acting are not told."""
+    """What was on offer in the newest rows; None if the table lacks costs that are known before acting."""
     rules, known = spec.rules, {}
     if rules is not None:
         for name in read.early_usage:

@@ -1,4 +1,4 @@
-"""The thread of an experiment: it takes what was asked, in batches, and brings the answers back to the loop."""
+"""The thread of an experiment: it processes requests in batches and returns the answers to the loop."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tightrope.service.requests import ErasureRequest
 
 log = logging.getLogger("tightrope.service")
 
-# A batch waits for one fsync. Beyond this size the fsync no longer matters, and the first of the batch waits for the last.
+# A batch waits for one fsync. Beyond this size the fsync no longer matters, and the first request waits for the last.
 _BATCH: Final = 256
 _TICK_SECONDS: Final = 0.2
-# A request that is not answered by then is answered 503, whatever the storage does; nor is a writer waited for at the end.
+# A request without an answer by then gets a 503, whatever the storage does; at shutdown, a writer gets no longer either.
 _ANSWER_SECONDS: Final = 6.0
 _STOP_SECONDS: Final = 9.0
 
@@ -35,9 +35,9 @@ class Writer:
         self.experiment = experiment
         self._metrics = metrics
         self._inbox: deque[tuple[Op, asyncio.Future[Answer]]] = deque()
-        # The batch that is worked on, and since when.
+        # The current batch, and since when.
         self._asked: list[tuple[Op, asyncio.Future[Answer]]] = []
-        # Answers of erasures, held back until the last snapshot is made anew.
+        # Answers to erasures, held back until the last snapshot is rewritten.
         self._held: list[tuple[asyncio.Future[Answer], Answer]] = []
         self._busy_since = math.inf
         self._wake = threading.Condition()
@@ -48,12 +48,12 @@ class Writer:
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs, as far as it should."""
+        """Whether its thread is running, or rightly is not."""
         return self._loop is None or self._stopping or self._thread.is_alive()
 
     @property
     def status(self) -> Status:
-        """What the experiment says of itself, unless its thread can't; "ready" only while the journal is held and all goes well."""
+        """The experiment's status, unless its thread can't report; "ready" only while the journal is held and all goes well."""
         if not self.alive:
             return "dead"
         if self._overdue():
@@ -71,11 +71,11 @@ class Writer:
         self._watch()
 
     def submit(self, op: Op) -> asyncio.Future[Answer]:
-        """Run an operation; the answer comes when what it changed is durable. Call it on the loop."""
+        """Run an operation; the answer comes when its changes are durable. Call it on the loop."""
         assert self._loop is not None
         answer: asyncio.Future[Answer] = self._loop.create_future()
         if not self._inbox:
-            # The thread is woken when the requests that have come together are all here: a batch is one fsync.
+            # Wake the thread once all requests that arrived together are queued: a batch is one fsync.
             self._loop.call_soon(self._notify)
         self._inbox.append((op, answer))
         return answer
@@ -86,18 +86,18 @@ class Writer:
                 self._wake.notify()
 
     def finish(self) -> None:
-        """Have it finish what was submitted, close the experiment and end."""
+        """Tell it to finish submitted requests, close the experiment and end."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
 
     def join(self, seconds: float) -> None:
-        """Wait for its end; one that does not end in time is left."""
+        """Wait for its end; if it does not end in time, give up on it."""
         if self._thread.ident is None:
             return
         self._thread.join(seconds)
         if self._thread.is_alive():
-            words = "experiment %r: its writer does not end; what it was told to keep is in doubt"
+            words = "experiment %r: its writer does not stop; its last requests may not have been stored"
             log.error(words, self.experiment.name)
 
     def _run(self) -> None:
@@ -116,8 +116,8 @@ class Writer:
                 job = self.experiment.background_job()
                 self._start_audit()
             except Exception as error:
-                # Whatever it was, callers get an answer and the thread goes on: from the journal, since the state is in doubt.
-                log.exception("experiment %r: its writer met an error of ours", self.experiment.name)
+                # Whatever it was, callers get an answer and the thread continues, from the journal, because the state is in doubt.
+                log.exception("experiment %r: an internal error in its writer", self.experiment.name)
                 self._metrics.writer_failed(self.experiment.name)
                 self.experiment.doubt([op for op, _ in asked], error)
                 answers, job = [TRY_AGAIN] * len(asked), None
@@ -127,7 +127,7 @@ class Writer:
                 self._metrics.observe("batch_size", self.experiment.name, float(len(asked)))
                 told = [(future, answer) for (_, future), answer in zip(asked, answers, strict=True)]
                 if self.experiment.purging:
-                    # Erasures go on in the next batches.
+                    # Erasures continue in the next batches.
                     erasures = [isinstance(op.request, ErasureRequest) for op, _ in asked]
                     self._held += [pair for pair, held in zip(told, erasures) if held]
                     told = [pair for pair, held in zip(told, erasures) if not held]
@@ -141,7 +141,7 @@ class Writer:
         self._release()
 
     def _release(self) -> None:
-        """Where an erasure is through, say so; where it can't go on now, say that, and it goes on when it can."""
+        """Answer a finished erasure; if it can't continue now, say so, and it continues when it can."""
         if self._held and not self.experiment.purging:
             status = self.experiment.status
             held, self._held = self._held, []
@@ -150,7 +150,7 @@ class Writer:
             self._on_loop(deliver, held)
 
     def _start_audit(self) -> None:
-        """Where the journal was opened anew: have its whole chain checked, beside all else."""
+        """If the journal was reopened, check its whole chain in the background."""
         audit = self.experiment.audit_job()
         if audit is not None:
             if self._audit is not None:
@@ -162,7 +162,7 @@ class Writer:
         return time.monotonic() - self._busy_since > _ANSWER_SECONDS
 
     def _watch(self) -> None:
-        """On the loop, from time to time: who waits for a writer that is stuck or dead is told so."""
+        """On the loop, from time to time: answer callers that wait for a stuck or dead writer."""
         assert self._loop is not None
         if self._overdue() or not self.alive:
             with self._wake:
@@ -182,7 +182,7 @@ class Writer:
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
-            log.debug("the loop is closed: answers are dropped, what they say is in the journal")
+            log.debug("the loop is closed: answers are dropped, but their effects are in the journal")
 
 
 def stop_writers(writers: Collection[Writer]) -> None:

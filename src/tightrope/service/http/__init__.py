@@ -1,1 +1,1 @@
-"""Experiments behind HTTP: routes and their handlers, who may ask, how much at once."""
+"""Experiments behind HTTP: routes and their handlers, access, and limits."""

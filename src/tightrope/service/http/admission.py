@@ -1,4 +1,4 @@
-"""Which requests get in: fair shares of what may be under way, rates by key, and a budget for bodies that take their time."""
+"""Which requests get in: fair shares of concurrent requests, rates by key, and a budget for slow bodies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tightrope.service.answer import Refusal
 
 
 class Admission:
-    """Requests under way: half of the slots belong to the experiments in equal parts, the other half to whoever comes first."""
+    """Requests in progress: half of the slots are shared equally by the experiments, the rest are first come, first served."""
 
     def __init__(self, experiments: Iterable[str], slots: int) -> None:
         self._since: dict[str, dict[int, float]] = {name: {} for name in experiments}
@@ -26,7 +26,7 @@ class Admission:
         inside = self._since[experiment]
         if len(inside) >= self._own:
             if self._borrowed >= self._common:
-                raise Refusal(503, "overloaded", "too many requests are under way", retry_after=1)
+                raise Refusal(503, "overloaded", "too many requests are in progress", retry_after=1)
             self._borrowed += 1
         ticket = next(self._tickets)
         inside[ticket] = time.monotonic()
@@ -41,13 +41,13 @@ class Admission:
         return len(self._since[experiment])
 
     def oldest(self, experiment: str) -> float:
-        """How many seconds ago the oldest of them got in; 0 if there is none."""
+        """How many seconds ago the oldest one got in; 0 if there is none."""
         first = next(iter(self._since[experiment].values()), None)
         return 0.0 if first is None else time.monotonic() - first
 
 
 class Rates:
-    """Requests a second by key: a bucket for each, which holds the requests of one second and is filled evenly."""
+    """Requests per second by key: each has a bucket that holds one second's worth and fills evenly."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -61,13 +61,13 @@ class Rates:
         if left < 1.0:
             self._buckets[key] = left, now
             pause = math.ceil((1.0 - left) / rate)
-            words = f"this key may send {rate:g} requests a second"
+            words = f"this key may send {rate:g} requests per second"
             raise Refusal(429, "rate", words, retry_after=min(pause, 3600))
         self._buckets[key] = left - 1.0, now
 
 
 class BodyBudget:
-    """Memory for bodies that have not come whole: so much in all, and at most half of it for one key."""
+    """Memory for incomplete bodies: a total budget, of which one key gets at most half."""
 
     def __init__(self, total: int) -> None:
         self._half = total // 2

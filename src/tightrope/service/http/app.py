@@ -1,7 +1,7 @@
-"""HTTP: which request is which operation, who may ask for it, and what happens when too many do.
+"""HTTP: which request calls which operation, who may call it, and what happens if too many do.
 
-All routes are in the table `ROUTES`. `POST /v1/decisions` and `POST /v1/outcomes`, which are asked for all the time, are answered
-without a framework; the rest goes through Starlette.
+All routes are in the table `ROUTES`. The frequent ones, `POST /v1/decisions` and `POST /v1/outcomes`, are answered without a
+framework; the rest goes through Starlette.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ log = logging.getLogger("tightrope.service")
 requests_log = logging.getLogger("tightrope.service.requests")
 
 _BODY_SECONDS: Final = 20.0
-# Bodies that may be on their way whole, and by which parts memory is reserved for each.
+# How many whole bodies may be arriving at once, and in what chunks memory is reserved for each.
 _UNFINISHED: Final = 64
 _PIECE: Final = 64 << 10
-# A body up to this is read on the loop, within a few milliseconds whatever it holds; a longer one on a thread.
+# A body up to this size is parsed on the loop, within a few milliseconds whatever it holds; a longer one on a thread.
 _SHORT: Final = 16 << 10
 _SAMPLE_SECONDS: Final = 1.0
-# What a metric calls each status.
+# The status labels of the metrics.
 ROLES: Final = {status: status for status in get_args(Status)} | {"ready": "active", "differs": "differing"}
-# Why an experiment in this status is not ready, for whoever asks: without names.
+# Why an experiment in this status is not ready; shown to anyone, so without names.
 _REASONS: Final = {
     "standby": "another process is active",
-    "differs": "another process is active, with another spec or other settings, or this one knows of entries that are gone",
+    "differs": "another process is active with a different spec or settings, or this one knows of entries that are gone",
     "failing": "a journal can't be read or written now",
-    "damaged": "a journal was changed or is damaged, as a check of its whole chain has found; the log has the row",
-    "broken": f"{ERRORS_IN_A_ROW} decisions or outcomes in a row ended in an error inside the service, which the log has; "
-    "the next one that is answered 200 ends this",
+    "damaged": "a check of the whole chain found that a journal was changed or is damaged; the log names the row",
+    "broken": f"{ERRORS_IN_A_ROW} decisions or outcomes in a row failed with an error inside the service; see the log; "
+    "the next one that succeeds ends this",
     "stuck": "a batch is overdue",
-    "dead": "a worker thread died: restart the process",
+    "dead": "a worker thread died; restart the process",
     "closed": "starting or stopping",
 }
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -75,9 +75,9 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class Service:
     """Some open experiments behind HTTP: an ASGI application, whose lifespan starts and stops their threads.
 
-    - keys: Without, everyone who reaches the port may do everything; requests that come by way of a browser's page are refused.
-    - max_in_flight: Decisions, outcomes and changes that may be under way at once; one more is answered 503. Each experiment has
-      its share of them. Reads have an eighth as many beside them.
+    - keys: Without them, everyone who reaches the port may do everything; requests from a browser's page are refused.
+    - max_in_flight: How many decisions, outcomes and changes may be in progress at once; one more gets a 503. Each experiment has
+      its share. Reads have an eighth as many slots of their own.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Service:
         self._reads = Admission(self.experiments, max(8, max_in_flight // 8))
         self._rates = Rates()
         self._bodies = BodyBudget(_UNFINISHED * max(1 << 20, limits.body_bytes))
-        # One thread: long bodies wait for each other, not the loop for them.
+        # One thread: long bodies wait for each other, and the loop waits for none.
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="bodies")
-        # What each experiment last said of itself, and when.
+        # Each experiment's last report, and when it was made.
         self._states: dict[str, tuple[float, dict[str, Any] | None]] = {}
         self._spans = spans()
         self._hot = {(one.method, one.path): one for one in ROUTES if one.scope in ("decide", "outcome")}
@@ -113,14 +113,14 @@ class Service:
             lifespan=lambda _: self.lifespan(),
             exception_handlers=dict.fromkeys((Refusal, HTTPException, Exception), _failed),
         )
-        # A path with a slash too many is unknown. Starlette would build an address of the query, which need not be text.
+        # A path with an extra slash is unknown. Starlette would redirect to an address built from the query, which may not be text.
         starlette.router.redirect_slashes = False
         self._starlette: ASGIApp = starlette
 
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send, noted: dict[str, Any] | None = None
     ) -> None:
-        """One request, or the lifespan; what is known of a request goes to its span by way of `noted`."""
+        """One request, or the lifespan; details of a request go to its span through `noted`."""
         if scope["type"] != "http":
             await self._starlette(scope, receive, send)
             return
@@ -129,7 +129,7 @@ class Service:
                 await self(scope, receive, send, noted)
             return
         began = time.perf_counter()
-        # Out of the scope, which it refers to: a circle for each request would keep the garbage collector busy.
+        # Removed from the scope, which it refers to: a reference cycle per request would keep the garbage collector busy.
         exchange: Exchange | None = scope.get("extensions", {}).pop(EXCHANGE, None)
         route = self._hot.get((scope["method"], scope["path"]))
         path, status = "other", 500
@@ -143,7 +143,7 @@ class Service:
                 path, status = await self._counted(scope, receive, send)
         finally:
             seconds = time.perf_counter() - began
-            # A request that is refused says nothing of an experiment.
+            # A refused request says nothing about an experiment.
             self.metrics.answered(scope.get("experiment", ""), path, status, seconds)
             if noted is not None or requests_log.isEnabledFor(logging.DEBUG):
                 _tell(scope, path, status, seconds, noted)
@@ -153,7 +153,7 @@ class Service:
     async def _answer(
         self, route: Route, scope: Scope, receive: Receive, whole: bytes | None = None
     ) -> Answer:
-        """What an experiment answers: only when what it says is durable. `whole` is the body, if all of it has come."""
+        """An experiment's answer, once its effects are durable. `whole` is the body, if all of it has arrived."""
         text = scope["query_string"].decode("latin-1")
         query = dict(parse_qsl(text, keep_blank_values=True)) if text else {}
         by: str | None = None
@@ -170,7 +170,7 @@ class Service:
                     loop = asyncio.get_running_loop()
                     op = Op(route.handler, await loop.run_in_executor(self._parser, read), by)
                 if self._keys is not None and (whole is None or len(body) > _SHORT):
-                    # It took its time, in which the key may have been revoked.
+                    # That took time, and the key may have been revoked meanwhile.
                     given = _header(scope["headers"], b"authorization")
                     self._admitted(route, self._keys.find(given, afresh=True), name)
             else:
@@ -191,7 +191,7 @@ class Service:
             log.info("admin call", extra={**known, "status": answer.status})
         return answer
 
-    # Who may ask, and for what
+    # Access
 
     def _bearer(self, headers: Headers) -> Key | None:
         if self._keys is None:
@@ -217,7 +217,7 @@ class Service:
         return name
 
     def _readable(self, scope: Scope) -> tuple[list[Experiment], bool]:
-        """The experiments that the bearer may read, and whether these are all that there are or may be."""
+        """The experiments that the bearer may read, and whether that covers all present and future ones."""
         key = self._bearer(scope["headers"])
         if key is None:
             return list(self.experiments.values()), True
@@ -237,15 +237,15 @@ class Service:
         return JSONResponse({"experiments": shown})
 
     async def show_health(self, request: Request) -> Response:
-        """Whether the process answers and all of its threads run."""
+        """Whether the process answers and all of its threads are running."""
         alive = all(writer.alive for writer in self._writers.values())
         return _health({"status": "alive" if alive else "dead"}, alive)
 
     async def show_readiness(self, request: Request) -> Response:
-        """Whether every experiment takes decisions."""
+        """Whether every experiment accepts decisions."""
         counts = Counter(one.status for one in self._writers.values())
         ready = counts == {"ready": len(self.experiments)}
-        # How many there are is nobody's business who has no key to them.
+        # Callers without a key must not learn how many there are.
         shown: dict[str, Any] = {"ready": ready}
         if not ready:
             shown["why"] = sorted(_REASONS[status] for status in counts if status != "ready")
@@ -264,7 +264,7 @@ class Service:
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def _samples_of(self, experiment: Experiment) -> list[Sample]:
-        """What is known of an experiment now. What its thread has to say may be a second old, and is left out while it is busy."""
+        """What is known about an experiment now. Its thread's report may be a second old, and is left out while it is busy."""
         name, found, now = experiment.name, Samples(experiment.name), self._writers[experiment.name].status
         found.add("ready", now == "ready")
         found.add("in_flight", self._writes.waiting(name))
@@ -302,7 +302,7 @@ class Service:
         return HTMLResponse(openapi.page(self._document(request)), headers=safety)
 
     def _document(self, request: Request) -> dict[str, Any]:
-        """The API, with the columns of contexts where the bearer may read the experiment: they are no one else's business."""
+        """The API, with the columns of contexts only for experiments that the bearer may read."""
         try:
             specs = [one.spec for one in self._readable(request.scope)[0]]
         except Refusal:
@@ -323,7 +323,7 @@ class Service:
         return routing.Route(path, respond, methods=[route.method])
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> tuple[str, int]:
-        """Let Starlette answer; the route's path and the status come back."""
+        """Let Starlette answer; returns the route's path and the status."""
         status = 500
 
         async def note(message: MutableMapping[str, Any]) -> None:
@@ -333,7 +333,7 @@ class Service:
             await send(message)
 
         if "\n" in scope["path"]:
-            # Which Starlette's patterns would overlook at the end of a path.
+            # Starlette's patterns would overlook one at the end of a path.
             refusal = Refusal(404, "not-found", "a path holds no line feeds")
             await _send(None, send, refusal.answer())
             return "other", refusal.status
@@ -343,7 +343,7 @@ class Service:
         return path, status
 
     async def _body(self, receive: Receive, by: str | None) -> bytes:
-        """The body, refused as soon as it is too long or too slow, or where too many are on their way."""
+        """The body, refused as soon as it is too long or too slow, or if too many are arriving."""
         limit, size, reserved = self._limits.body_bytes, 0, 0
         parts: list[bytes] = []
         try:
@@ -358,12 +358,12 @@ class Service:
                         self._bodies.take(by, _PIECE)
                         reserved += _PIECE
         except TimeoutError:
-            raise Refusal(408, "slow", f"the body did not come within {_BODY_SECONDS:g} s") from None
+            raise Refusal(408, "slow", f"the body did not arrive within {_BODY_SECONDS:g} s") from None
         finally:
             if reserved:
                 self._bodies.give_back(by, reserved)
         if message["type"] == "http.disconnect":
-            raise Refusal(400, "disconnected", "the caller left before the body had come")
+            raise Refusal(400, "disconnected", "the caller disconnected before the body had arrived")
         if size > limit:
             raise Refusal(413, "too-large", f"the body must have at most {limit} bytes")
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -387,9 +387,9 @@ _READ: Final = (*_KEY, 400, 404, 503)
 _LIST: Final = (*_READ, 422)
 _WRITE: Final = (*_LIST, 408, 413)
 _NOT_READY: Final = {503: "At least one does not."}
-_DEAD: Final = {503: "A thread has ended: the process must be started anew."}
+_DEAD: Final = {503: "A worker thread died; restart the process."}
 
-# method, path, who may ask (the key's scope), what is called, what it answers, how it may refuse
+# method, path, required scope of the key, function, type of the answer, possible refusals
 ROUTES: Final = (
     Route("POST", "/v1/decisions", "decide", handlers.decide, responses.Decision, (*_WRITE, 409, 410)),
     Route("GET", "/v1/decisions", "read", handlers.list_decisions, responses.DecisionPage, _LIST, apart=True),
@@ -434,12 +434,12 @@ def _header(headers: Headers, name: bytes) -> str | None:
 
 
 def _require_no_browser(host: str, origin: str | None) -> None:
-    """Without keys, what protects a service on loopback from any page that its user visits."""
+    """Without keys, protect a service on loopback from web pages that its user visits."""
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     if name not in _LOOPBACK:
-        raise Refusal(403, "forbidden", "without keys only requests to localhost are answered")
+        raise Refusal(403, "forbidden", "without keys, only requests to localhost are answered")
     if origin is not None and origin.partition("://")[2] != host:
-        raise Refusal(403, "forbidden", "without keys no other page may send requests")
+        raise Refusal(403, "forbidden", "without keys, requests from other web pages are refused")
 
 
 # --- answers ---

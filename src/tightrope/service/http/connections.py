@@ -1,4 +1,4 @@
-"""Connections: how much, how long and how many of them the server bears before anyone has shown a key.
+"""Connections: limits on their size, time and number before anyone has shown a key.
 
 Uvicorn bounds none of this with httptools: the bytes and the time of a request's head, sockets that stay silent, how many there
 are, requests sent ahead of their answers, answers that nobody reads, what is left of a body after its refusal. (h11, its other
@@ -7,7 +7,7 @@ parser, which is slower, bounds the bytes of a head alone.) So the protocol is U
 Nothing else knows Uvicorn's insides. The server takes a `Gate`, the application an `Exchange`. `scripts/check-uvicorn` tries both
 with the newest release, and with the oldest that `pyproject.toml` allows.
 """
-# When the methods of a protocol are called is said by asyncio, httptools and Uvicorn.
+# The documentation of asyncio, httptools and Uvicorn says when the methods of a protocol are called.
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ _SWEEP_SECONDS: Final = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionLimits:
-    """What one connection may ask of the server before and beside its requests, and how many there may be."""
+    """The limits of one connection, apart from its requests, and how many connections there may be."""
 
-    # Open at once. One more takes the place of the one that has kept the server waiting longest, else it is answered 503.
+    # How many may be open at once. One more replaces the one that has kept the server waiting longest, or else gets a 503.
     connections: int = 1_000
-    # Of a request: its line and headers, and whatever else is not its body.
+    # Bytes of a request's line and headers, and of everything else but its body.
     head_bytes: int = 32 << 10
-    # From the connection, or from the head's first byte, to the head's last; after an answer Uvicorn's `timeout_keep_alive`, 5 s.
+    # Seconds from the connection, or from the head's first byte, to its last; after an answer, Uvicorn's `timeout_keep_alive` of 5
+    # s.
     head_seconds: float = 10.0
     # Requests that may be sent ahead of the answer to the first.
     ahead: int = 32
-    # What is still taken of a body that was refused, so that its sender reads why.
+    # How much of a refused body is still read, so that its sender gets the reason.
     unread_bytes: int = 64 << 10
     # How long an answer may lie in the buffer, and how long the rest of a refused body may take.
     unread_seconds: float = 20.0
@@ -62,7 +63,7 @@ class Exchange:
         return bytes(cycle.body)
 
     def write(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Write head and body by one call of the system, where nothing speaks against it; else False, and nothing is written."""
+        """Write head and body with one system call if possible; otherwise return False and write nothing."""
         cycle = self._cycle
         if cycle.disconnected or not cycle.keep_alive or cycle.flow.write_paused or cycle.access_log:
             return False
@@ -78,7 +79,7 @@ class Exchange:
 
 
 class Gate:
-    """What Uvicorn calls for each new connection (`http=`), and what closes those that keep the server waiting."""
+    """Uvicorn calls it for each new connection (`http=`); it closes those that keep the server waiting."""
 
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
         self.limits = limits or ConnectionLimits()
@@ -95,7 +96,7 @@ class Gate:
         return BoundedHttp(config, server_state, app_state, _loop, gate=self)
 
     def entered(self, one: BoundedHttp) -> bool:
-        """Whether there is room for a connection that has just been made; another one may have to go."""
+        """Whether there is room for a new connection; another one may be closed for it."""
         if one.server_state not in self._watched:
             self._watched.add(one.server_state)
             self._sweep(one.loop, one.server_state)
@@ -142,7 +143,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._draining_since: float | None = None
         self._stalled_since: float | None = None
         self._drained = 0
-        # Of the present request: the bytes of chunks in which no body came and no request ended.
+        # Of the current request: bytes of chunks that brought no body and ended no request.
         self._overhead = 0
         self._chunk = 0
         self._progress = False
@@ -173,7 +174,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.send_400_response("")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The caller is gone: nobody answers what it sent ahead."""
+        """The caller is gone: requests that it sent ahead are not answered."""
         for cycle in (self._running, *(one for one, _ in self.pipeline)):
             if cycle is not None:
                 cycle.disconnected = True
@@ -261,8 +262,8 @@ class BoundedHttp(HttpToolsProtocol):
             self.waiting_since = now
 
     def send_400_response(self, msg: str) -> None:
-        """What the parser or a limit refused, in the form of all other refusals; then the connection is closed."""
-        refusal = self._refusal or Refusal(400, "malformed", "not HTTP/1.1 as this server reads it")
+        """Answer what the parser or a limit refused in the usual form, then close the connection."""
+        refusal = self._refusal or Refusal(400, "malformed", "the request is not valid HTTP/1.1")
         answer = refusal.answer()
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n" % len(
             answer.body
@@ -274,7 +275,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _refuse_head(self) -> None:
         most = self._limits.head_bytes
-        words = f"line and headers of a request must have at most {most} bytes"
+        words = f"the line and headers of a request must have at most {most} bytes"
         self._refusal = Refusal(431, "too-large", words)
 
 

@@ -61,7 +61,7 @@ async def _static(request: Request) -> Response:
     asset = await asyncio.to_thread(_load, name) if name in _TYPES else None
     if asset is None:
         raise HTTPException(404, "Not Found")
-    # The page names the version that it wants, so what it got once need not be asked for again.
+    # The page's URLs contain the version, so browsers may cache them for good.
     named = request.query_params.get("v") == asset.tag
     caching = "public, max-age=31536000, immutable" if named else "no-cache"
     return _answer(request, asset, _TYPES[name], caching)
@@ -79,7 +79,7 @@ def _answer(request: Request, asset: _Asset, media_type: str, caching: str) -> R
 @functools.cache
 def _html() -> _Asset:
     assets = {name: _load(name) for name in _TYPES}
-    # Without plotly the page is served all the same, and says that its charts are missing.
+    # Without plotly the page still works, and says that its charts are missing.
     versions = {name: "none" if asset is None else asset.tag for name, asset in assets.items()}
     plotly = assets["plotly.min.js"]
     # plotly.js adds a style for maps, which the policy of the page forbids, unless an element has the id of that style.

@@ -1,4 +1,4 @@
-"""What can be asked of an experiment, and what is answered: each operation is a function of a batch and a request.
+"""The operations on an experiment and their answers: each is a function of a batch and a request.
 
 `app.ROUTES` says which request calls which operation, `Experiment.process` runs them. The first line of a docstring is the
 summary in the OpenAPI document.
@@ -47,7 +47,7 @@ def decide(batch: Batch, request: requests.DecisionRequest) -> Answer:
         entry = batch.state.decide(event_id, request, time=batch.now)
         batch.write(entry)
     elif entry.fingerprint != fingerprint(request):
-        why = f"event_id {event_id!r} was decided already, for another request: one decision for each event"
+        why = f"event_id {event_id!r} was already decided for a different request; use a new event_id"
         raise Refusal(409, "differs", why)
     return Answer.of(_decision(batch.state, entry, explain=request.explain))
 
@@ -57,7 +57,7 @@ def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
     state, event_id = batch.state, request.event_id
 
     def refusal(status: int, code: Literal["late", "unknown", "differs"], why: str) -> Refusal:
-        # The journal keeps no more of the usage than an outcome can have here, whatever was sent.
+        # The journal stores only the usage that an outcome can have here, whatever was sent.
         sent = request.usage
         kept = sent and {name: sent[name] for name in state.input.late_usage if name in sent}
         batch.write(state.refuse(event_id, code, request.reward, kept))
@@ -84,7 +84,7 @@ def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
             raise refusal(409, "differs", why)
     waiting = state.waiting.get(decided.number)
     if fresh and waiting is None:
-        why = f"the decision of event_id {event_id!r} is waited for no longer: it expired, or was rolled back"
+        why = f"the outcome of event_id {event_id!r} is too late: the decision expired or was rolled back"
         raise refusal(410, "late", why)
     if fresh:
         batch.write(state.learn(decided.number, **fresh))
@@ -114,7 +114,7 @@ def list_decisions(batch: Batch, request: requests.PageQuery) -> Answer:
 
 
 def list_outcomes(batch: Batch, request: requests.OutcomeQuery) -> Answer:
-    """Outcomes that came late, were rejected, are missing, or are still waited for."""
+    """Outcomes that came late, were rejected, are missing, or are still awaited."""
     if request.status == "pending":
         listed, before = _pending(batch.state, request)
         return Answer.of({"outcomes": listed, "before": before})
@@ -182,7 +182,7 @@ def show_state(batch: Batch, request: None) -> Answer:
 
 
 def show_history(batch: Batch, request: None) -> Answer:
-    """Where it stood, at up to 240 moments since its beginning."""
+    """Where it stood at up to 240 moments since it began."""
     state, trail = batch.state, list(batch.state.trail)
     names, units = [column.name for column in state.columns], _units(state)
 
@@ -210,9 +210,9 @@ def show_history(batch: Batch, request: None) -> Answer:
 
 
 def show_rules(batch: Batch, request: None) -> Answer:
-    """About what each rule costs in reward: what is earned with all of them, and without each, on remembered rounds."""
+    """Roughly what each rule costs in reward: earnings with all rules, and without each, on remembered rounds."""
     find = batch.state.hooks.cost_of_rules
-    found, why = None, "this policy keeps no rounds to judge by"
+    found, why = None, "this policy remembers no rounds to judge by"
     if find is not None:
         try:
             found, why = find(), "too few rounds are remembered, or the rules can't all be met on them"
@@ -258,7 +258,7 @@ def change_mode(batch: Batch, request: requests.ModeRequest) -> Answer:
 
 
 def take_snapshot(batch: Batch, request: requests.SnapshotRequest) -> Answer:
-    """Keep the present state under a name."""
+    """Keep the current state under a name."""
     return Answer.of(_snapshot(batch.snapshot(request.label)))
 
 
@@ -268,13 +268,13 @@ def roll_back(batch: Batch, request: requests.RollbackRequest) -> Answer:
     if wanted is None:
         raise Refusal(404, "unknown", f"there is no snapshot at position {request.position}")
     if wanted.position < state.configured:
-        why = f"the rules have changed at position {state.configured}, after this snapshot was taken"
+        why = f"the rules changed at position {state.configured}, after this snapshot was taken"
         raise Refusal(409, "differs", why)
     fault = fault_of(wanted, bound_snapshots(batch.journal))
     if fault is not None:
         raise Refusal(409, "damaged", f"the snapshot at position {request.position} {fault}")
     if request.position in state.stale:
-        # What was erased must not come back with it.
+        # Erased data must not come back with it.
         batch.purge(only=request.position)
         if request.position not in batch.rewritten:
             raise Refusal(409, "damaged", f"the snapshot at position {request.position} can't be read")
@@ -330,7 +330,7 @@ def _pending(
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Oldest first, since these will be missing next; `before` is the number at which the next page begins."""
     listed: list[dict[str, Any]] = []
-    # A copy, made at once: the writer goes on meanwhile.
+    # A copy, because the writer continues meanwhile.
     for number, (*_, event) in list(state.waiting.items()):
         if request.before is not None and number < request.before:
             continue
@@ -417,7 +417,7 @@ def _page(
 ) -> Answer:
     """What rows of some kinds hold, newest first, and the position at which the next page begins.
 
-    Rows are read few at a time, and a page ends where it has enough bytes: rows may be long, and a thousand of them are asked for.
+    Rows are read a few at a time, and a page ends when it has enough bytes: rows may be long, and callers may ask for a thousand.
     """
     numbers, listed, size = [entries.KINDS[kind] for kind in kinds], list[msgspec.Raw](), 0
     before, left = request.before, request.limit
@@ -438,7 +438,7 @@ def _page(
 
 
 def _entry(row: Row) -> entries.Entry | None:
-    """What a row of a list holds; None where that can't be read, which is no reason not to show the others."""
+    """The entry in a row of a list; None if it can't be read, so that the others are still shown."""
     try:
         return entry_of(row)
     except JournalDamaged as error:
@@ -461,7 +461,7 @@ def _listed(state: ExperimentState, row: Row) -> dict[str, Any]:
 
 
 def _explained(state: ExperimentState, entry: entries.Decided) -> responses.Decision:
-    """A decision and why it was taken; or `JournalDamaged` where its numbers can't be those of a decision."""
+    """A decision and why it was taken; or `JournalDamaged` if its numbers can't be those of a decision."""
     try:
         return _decision(state, entry, explain=True)
     except (LookupError, ValueError, StopIteration) as error:
@@ -470,5 +470,5 @@ def _explained(state: ExperimentState, entry: entries.Decided) -> responses.Deci
 
 
 def _new_event_id() -> str:
-    """Unique, and in the order of time, which keeps the journal's index compact."""
+    """Unique and increasing with time, which keeps the journal's index compact."""
     return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"

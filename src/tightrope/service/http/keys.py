@@ -1,4 +1,4 @@
-"""Keys: who may do what with which experiment. The file holds hashes alone."""
+"""Keys: who may do what with which experiment. The file holds only hashes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 log = logging.getLogger("tightrope.service")
 
-# What a key may do, and for how long, where nobody says.
+# What a key may do, and for how long, by default.
 LEAST: tuple[Scope, ...] = ("decide",)
 DAYS = 90.0
 
@@ -33,18 +33,18 @@ _CHECK_SECONDS = 1.0
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the file holds of a key."""
+    """A key as the file stores it."""
 
-    # The part of the key that is no secret.
+    # The part of the key that is not secret.
     id: str
     # SHA-256 of the whole key. A key is 256 random bits, so a slow hash would protect nothing more.
     hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     scopes: tuple[Scope, ...]
     # Their names; "*" is all.
     experiments: tuple[str, ...]
-    # From when on it opens nothing; None: never.
+    # When it expires; None: never.
     expires: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
-    # Requests a second; None: as many as the service bears.
+    # Requests per second; None: as many as the service can handle.
     rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
     def opens(self, scope: Scope, experiment: str) -> bool:
@@ -52,28 +52,28 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
     def require(self, scope: Scope, experiment: str) -> None:
         if not self.opens(scope, experiment):
-            # The same words whether the experiment exists or not.
+            # The same message whether or not the experiment exists.
             raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")
 
 
 class Keys:
-    """The keys in a file, read again when it changes. One that can't be read, or only half, leaves those in force that were."""
+    """The keys in a file, read again when it changes. If it can't be fully read, the previous keys stay in force."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._keys: dict[str, Key] = {}
         self._stamp: tuple[int, int, int] | None = None
         self._next_check = 0.0
-        # The latest time that is known, and when on the steady clock: a wall clock that is set back revives no key.
+        # The latest known time, and when that was on the steady clock: setting the wall clock back revives no key.
         self._latest, self._latest_at = time.time(), time.monotonic()
-        # The time of the journals, which have seen more than this process: the clock may have been set back before its start.
+        # The time of the journals, which go back further than this process: the clock may have been set back before it started.
         self.passed: Callable[[], float] = lambda: 0.0
-        # What is wrong with the file now, which an earlier one stands in for.
+        # What is wrong with the file now, while an earlier version stays in force.
         self.trouble = ""
         self._load()
 
     def find(self, authorization: str | None, *, afresh: bool = False) -> Key:
-        """The key in an `Authorization` header, or 401. The file is looked at again once a second, or `afresh`."""
+        """The key in an `Authorization` header, or 401. The file is checked once a second, or now if `afresh`."""
         if afresh or time.monotonic() >= self._next_check:
             self._refresh()
         scheme, _, token = (authorization or "").partition(" ")
@@ -81,13 +81,13 @@ class Keys:
         known = self._keys.get(rest.partition("_")[0])
         given = hashlib.sha256(token.strip().encode(errors="replace")).hexdigest()
         if scheme.lower() != "bearer" or known is None or not hmac.compare_digest(known.hash, given):
-            raise Refusal(401, "unauthorized", "a key is needed: send it as `Authorization: Bearer KEY`")
+            raise Refusal(401, "unauthorized", "a key is required; send it as `Authorization: Bearer KEY`")
         if known.expires is not None and self._now() >= known.expires.timestamp():
             raise Refusal(401, "unauthorized", "this key has expired")
         return known
 
     def _now(self) -> float:
-        """The time by which keys expire: the wall clock's, and never before what it was, or what a journal says."""
+        """The time for the expiry of keys: the wall clock, but never earlier than before or than a journal's time."""
         at = time.monotonic()
         self._latest = max(time.time(), self._latest + (at - self._latest_at))
         self._latest_at = at
@@ -102,7 +102,7 @@ class Keys:
         except InvalidInput as error:
             trouble = str(error)
         if trouble and trouble != self.trouble:
-            log.error("keys stay as they were: %s", trouble)
+            log.error("the previous keys stay in force: %s", trouble)
         self.trouble = trouble
 
     def _load(self) -> None:
@@ -127,19 +127,19 @@ def create_key(
     days: float | None = DAYS,
     rate: float | None = None,
 ) -> str:
-    """Add a key to the file, which is made where it is missing, and return it. It can't be recovered from the file.
+    """Add a key to the file, creating the file if necessary, and return the key. It can't be recovered from the file.
 
     Parameters
     ----------
     path : path
     scopes : sequence of "decide", "outcome", "read", "admin"
-        What it may do; by default only to decide.
+        What it may do; by default only decide.
     experiments : sequence of str
         Names; "*" is all.
     days : float, optional
-        How long it opens anything, 90 by default; None for ever.
+        How long it is valid, 90 by default; None never expires.
     rate : float, optional
-        Requests a second, beyond which it is answered 429.
+        Requests per second, beyond which it gets a 429.
     """
     for scope in scopes:
         if scope not in SCOPES:
@@ -182,7 +182,7 @@ def _read(path: Path) -> list[Key]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[Key])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path}: not a list of keys: {error}") from error
+        raise InvalidInput(f"{path}: is not a list of keys: {error}") from error
 
 
 def _write(path: Path, keys: list[Key]) -> None:

@@ -1,4 +1,4 @@
-"""Logs of the service: lines for people, or one JSON object a line for machines."""
+"""Logs of the service: lines for people, or one JSON object per line for machines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 
 Format = Literal["text", "json"]
 
-# What every record has; what else is on one was given with `extra=`.
+# What every record has; anything else was given with `extra=`.
 _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
 class JsonLines(logging.Formatter):
-    """Time, level, logger, message and whatever was given with `extra=`; of an exception its traceback."""
+    """Time, level, logger, message and whatever was given with `extra=`; for an exception its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")

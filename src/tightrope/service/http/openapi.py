@@ -1,6 +1,6 @@
-"""What a route is: which request calls what, who may ask, what is answered. The table itself is `app.ROUTES`.
+"""What a route is: which request calls which function, who may call it, what it answers. The table itself is `app.ROUTES`.
 
-From the table come the application and the API in words: for programs (OpenAPI 3.1) and for people (a page without scripts or
+The table defines the application and its documentation: for programs (OpenAPI 3.1) and for people (a page without scripts or
 outside hosts).
 """
 
@@ -31,17 +31,17 @@ class Route:
 
     method: Literal["GET", "POST"]
     path: str
-    # What a key must open; None: anyone may ask.
+    # The scope that a key must have; None: anyone may ask.
     scope: Scope | None
     # An operation on an experiment, or a method of `Service` about all of them. Its docstring's first line is the summary.
     handler: Callable[..., Any]
-    # Of the JSON that comes back, one of `responses`; or the media type of something else.
+    # The type of the JSON answer, one of `responses`; or the media type of something else.
     answer: type[Any] | str = dict
-    # Statuses, whose meaning is the same for all routes.
+    # Error statuses, which mean the same for all routes.
     refusals: tuple[int, ...] = ()
-    # Other statuses that come with the answer's schema, and what they mean.
+    # Other statuses with the answer's schema, and what they mean.
     otherwise: Mapping[int, str] = field(default_factory=dict)
-    # Whether it is read beside the writer, on a connection of its own.
+    # Whether it is read on its own connection, without waiting for the writer.
     apart: bool = False
 
     @property
@@ -51,13 +51,13 @@ class Route:
 
     @cached_property
     def request(self) -> Any:
-        """What its operation takes, by its signature: of a POST the type of the body, of a GET that of path and query; or None."""
+        """The type of its operation's request: for a POST that of the body, for a GET that of path and query; or None."""
         given = None if self.of_service else get_type_hints(self.handler)["request"]
         return None if given is type(None) else given
 
 
 def document(routes: Sequence[Route], specs: Sequence[Spec] = (), *, keys: bool = True) -> dict[str, Any]:
-    """The OpenAPI document of a table of routes, with what callers of some experiments send as `context`."""
+    """The OpenAPI document of a table of routes, with the `context` schemas of some experiments."""
     bodies = [route.request for route in routes if route.method == "POST" and route.request is not None]
     sent_back = [route.answer for route in routes if not isinstance(route.answer, str)]
     _, schemas = msgspec.json.schema_components(
@@ -77,7 +77,7 @@ def document(routes: Sequence[Route], specs: Sequence[Spec] = (), *, keys: bool 
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, keys)
-    words = "Decisions under rules that hold at all times. A 200 means that what it says is on disk."
+    words = "Decisions under rules that hold at all times. A 200 means that its effects are on disk."
     needed = "A key from `tightrope keys create`. A service on loopback may need none."
     security = {"key": {"type": "http", "scheme": "bearer", "description": needed}}
     return {
@@ -106,7 +106,7 @@ def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any]) -> None:
-    r"""The words of a docstring: what it is, and for each field in its list what that is.
+    r"""The descriptions in a docstring: of the class, and of each field in its list.
 
     >>> schema = {"description": "A bed.\n\n- ward, room: Where.", "properties": {"room": {}}}
     >>> _describe(schema)
@@ -123,7 +123,7 @@ def _describe(schema: dict[str, Any]) -> None:
 
 
 def _limit(schema: Any, name: str = "") -> None:
-    """What Python's types leave out: whole numbers are at least 0, chances at most 1, and a `request` is one that was sent.
+    """Add what Python's types don't say: whole numbers are at least 0, probabilities at most 1, a `request` is one that was sent.
 
     >>> schema = {"properties": {"share": {"type": "number"}, "before": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}}
     >>> _limit(schema)
@@ -150,7 +150,7 @@ def _operation(route: Route, keys: bool) -> dict[str, Any]:
         content: dict[str, Any] = {route.answer: {"schema": _TEXT}}
     else:
         content = _json({"type": "object"} if route.answer is dict else _ref(route.answer.__name__))
-    responses: dict[str, Any] = {"200": {"description": "Done, and durable.", "content": content}}
+    responses: dict[str, Any] = {"200": {"description": "Done and durable.", "content": content}}
     for code, words in route.otherwise.items():
         responses[str(code)] = {"description": words, "content": content}
     for code in sorted(route.refusals):
@@ -175,9 +175,9 @@ def _operation(route: Route, keys: bool) -> dict[str, Any]:
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
-    """What path and query may hold: what is in the path first, then the experiment."""
+    """The parameters of path and query: those in the path first, then the experiment."""
     named: dict[str, dict[str, Any]] = {
-        "experiment": {**_TEXT, "description": "Its name; needed where several are served."}
+        "experiment": {**_TEXT, "description": "Its name; required if several are served."}
     }
     required: list[str] = []
     if route.method == "GET" and route.request is not None:
@@ -185,7 +185,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
         named, required = named | schema["properties"], schema.get("required", [])
     listed = []
     for name, given in named.items():
-        # A parameter that is left out is not null.
+        # A missing parameter is not null.
         one = {key: value for key, value in given.get("anyOf", [given])[0].items() if key != "default"}
         where = "path" if f"{{{name}}}" in route.path else "query"
         words = one.pop("description")
@@ -197,6 +197,6 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 _TEXT: Final = {"type": "string"}
 _COUNT: Final = {"type": "integer", "minimum": 0}
-_RETRY: Final = "After so many seconds the same request may be sent again."
+_RETRY: Final = "After how many seconds the same request may be sent again."
 _WORDS: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 EXAMPLES: Final[dict[str, Any]] = _WORDS["examples"]

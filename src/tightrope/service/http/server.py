@@ -47,11 +47,11 @@ def serve(
     specs : sequence of paths
         One TOML file for each experiment; names must differ.
     host, port
-        Where to listen; port 0 is any that is free, and the log says which. Beyond loopback only with `keys`.
+        Where to listen; port 0 takes a free one, which the log names. Any host but loopback needs `keys`.
     keys : path, optional
         File of keys, see `create_key`.
     max_connections : int
-        Open at once; fewer where the process may not open so many files.
+        How many may be open at once; fewer if the process may not open that many files.
     options
         Those of `make_service`: `data` or `database`, `expire_after`, `max_pending`, `accept_changes`, `max_in_flight` …
 
@@ -74,7 +74,7 @@ def serve(
     whole_number("port", port, high=_LAST_PORT)
     require_safe(host, keys)
     service = make_service(specs, keys=keys, **options)
-    # What is loaded by now stays: the collector need not look at it again, which would stop everything for 50 ms each time.
+    # Everything loaded so far stays: exempt it from garbage collection, which would stop everything for 50 ms each time.
     gc.collect()
     gc.freeze()
     gate = Gate(ConnectionLimits(connections=_affordable(max_connections, len(service.experiments))))
@@ -94,14 +94,14 @@ def serving(
     key: str | None = None,
     **options: Any,
 ) -> Iterator[Client]:
-    """Serve while a ``with`` block runs, in a thread of this process, and give a client: for notebooks and first steps.
+    """Serve in a thread of this process while a ``with`` block runs, and give a client: for notebooks and first steps.
 
     Parameters
     ----------
     specs, host, port, keys, options
-        As in `serve`; a spec may also be a `Spec`, and the port is any that is free.
+        As in `serve`; a spec may also be a `Spec`, and by default the port is a free one.
     key : str, optional
-        The client's own, of those in `keys`.
+        The client's key, one of those in `keys`.
 
     Examples
     --------
@@ -141,7 +141,7 @@ UVICORN: dict[str, Any] = {
     "date_header": False,
     "lifespan": "on",
     "ws": "none",
-    # Nothing here depends on who a proxy says that the caller is.
+    # Nothing here depends on a proxy's word about the caller.
     "proxy_headers": False,
     "http": Gate(),
     "timeout_graceful_shutdown": 10,
@@ -161,22 +161,22 @@ def make_service(
     trust: bool = False,
     **options: Any,
 ) -> Service:
-    """The ASGI application behind `serve`, its experiments open: for another server than Uvicorn.
+    """The ASGI application behind `serve`, with its experiments open: for servers other than Uvicorn.
 
     - data: Folder of the SQLite journals; `tightrope-data` by default.
-    - database: ``postgresql://…`` instead; or ``env:NAME`` or ``file:PATH``, which hold that; or ``memory:``, which keeps nothing
+    - database: ``postgresql://…`` instead; or ``env:NAME`` or ``file:PATH``, which contain it; or ``memory:``, which keeps nothing
       (`tightrope.service.storage`).
-    - max_in_flight, max_body_bytes: Requests at once, and the size of each: beyond them 503 and 413.
+    - max_in_flight, max_body_bytes: How many requests at once, and the size of each; beyond them 503 and 413.
     - heads: Folder for the heads of journals in a database: see `journal.heads`. By default in the user's folder for state.
-    - accept_restored: Go on with a journal that lacks entries which the head on this machine knows of, such as a restored backup.
-    - trust: Whether classes of your own that specs and journals name may run: see `tightrope.trust`.
+    - accept_restored: Start with a journal that lacks entries known to the head on this machine, such as a restored backup.
+    - trust: Whether your own classes that specs and journals name may run: see `tightrope.trust`.
     - options: Those of `Experiment`: `expire_after`, `max_pending`, `accept_changes` …
     """
     if not specs:
         raise InvalidInput(field="specs", must="name at least one spec, but got none")
     if data is not None and database is not None:
         raise InvalidInput(
-            "data and database can't both be given: a journal is in SQLite files or in a database."
+            "data and database exclude each other: journals are in SQLite files or in a database."
         )
     read = [one if isinstance(one, Spec) else read_spec(one, trust=trust) for one in specs]
     names = [spec.name for spec in read]
@@ -205,7 +205,7 @@ def make_service(
 
 
 def _affordable(connections: int, experiments: int) -> int:
-    """So many connections, or as many as leave the process the descriptors that it needs itself."""
+    """That many connections, or fewer, so that the process keeps the file descriptors that it needs itself."""
     own = 64 + 16 * experiments
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < connections + own:
@@ -213,7 +213,7 @@ def _affordable(connections: int, experiments: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     most = connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft - own))
     if most < connections:
-        log.warning("at most %d connections: the process may open %d files", most, soft)
+        log.warning("at most %d connections, because the process may open only %d files", most, soft)
     return most
 
 
@@ -226,5 +226,5 @@ def require_safe(host: str, keys: object) -> None:
     except ValueError:
         loopback = False
     if not loopback:
-        said = "host {host!r} can be reached from other machines, so keys are needed: give {keys}, or listen on 127.0.0.1."
+        said = "host {host!r} can be reached from other machines, so it needs keys; use {keys}, or listen on 127.0.0.1."
         raise InvalidInput(Text(said, host=host, keys=Either("keys=", "--keys")), field="host")

@@ -1,6 +1,6 @@
-"""OpenTelemetry traces of requests, where it is installed and a provider is set (`opentelemetry-instrument tightrope serve …`).
+"""OpenTelemetry traces of requests, if it is installed and a provider is set (`opentelemetry-instrument tightrope serve …`).
 
-Without one, `spans` is None and requests cost nothing more.
+Without one, `spans` is None and requests have no extra cost.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from starlette.types import Scope
 
 
 def spans() -> Callable[[Scope], AbstractContextManager[dict[str, Any]]] | None:
-    """What makes a span around the answer to a request, below the caller's where it sends `traceparent`.
+    """Makes a span around the answer to a request, a child of the caller's if it sends `traceparent`.
 
-    What is noted in the dictionary that it gives becomes attributes. None without OpenTelemetry or a provider.
+    Entries of the dictionary that it yields become attributes. None without OpenTelemetry or a provider.
     """
     try:
         from opentelemetry import propagate, trace

@@ -1,6 +1,7 @@
 """The journal: what happened to an experiment, in order. Everything else about it can be computed from this.
 
-`entries` are what is told, `rows` how it is stored, `chain` what binds each row to the one before, `contract` what a storage owes.
+`entries` are its content, `rows` how it is stored, `chain` what links each row to the one before, `contract` what a storage must
+do.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from tightrope.errors import TightropeError
 
 
 class JournalError(TightropeError):
-    """The journal can't be read or written now: nothing was acknowledged that is not in it."""
+    """The journal can't be read or written now: everything that was acknowledged is in it."""
 
 
 class JournalLocked(JournalError):
@@ -17,8 +18,8 @@ class JournalLocked(JournalError):
 
 
 class JournalUnreachable(JournalError):
-    """The journal is kept elsewhere, and nothing is heard from there: it may be back by itself."""
+    """The journal is on another machine that does not answer: it may come back by itself."""
 
 
 class JournalDamaged(JournalError):
-    """What the journal holds can't have been written by this program, or does not replay to what it says."""
+    """The journal's content can't have been written by this program, or does not replay to what it says."""

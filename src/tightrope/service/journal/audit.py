@@ -1,8 +1,8 @@
-"""The whole chain of a journal, checked behind a service that has started: beside it, slowly, on a connection of its own.
+"""Checks the whole chain of a journal after a service has started: in the background, slowly, on its own connection.
 
-A start looks at the newest snapshot, the rows after it and the head. What was changed before that is found here: a row whose hash
-or columns do not fit, rows that are missing, rows that were erased without an entry that says so, snapshots that are not the ones
-that were taken. Decisions are not repeated: `tightrope replay` does that.
+A start looks only at the newest snapshot, the rows after it and the head. An audit finds earlier changes: a row whose hash or
+columns do not fit, missing rows, rows that were erased without an entry that says so, snapshots that are not the ones that were
+taken. It does not repeat decisions: `tightrope replay` does that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tightrope.service.journal.rows import Row, entry_of, hash_of
 log = logging.getLogger("tightrope.service")
 
 _PAGE: Final = 200
-# So many times as long as a page took: an audit takes a fifth of a core, and less of the interpreter's lock.
+# Rest this many times as long as a page took: an audit takes a fifth of a core, and less of the GIL.
 _REST: Final = 4.0
 _NICE: Final = 10
 
@@ -53,21 +53,23 @@ class ChainWalk:
         return entry
 
     def end(self) -> None:
-        """Refuse rows that were erased without a word."""
+        """Refuse rows that were erased without an entry that says so."""
         unnamed = [at for at in sorted(self.blank) if not any(a <= at <= b for a, b in self.named)]
         if unnamed:
-            raise JournalDamaged(f"row {unnamed[0]} was erased, but no entry says so: someone else did it.")
+            raise JournalDamaged(
+                f"row {unnamed[0]} was erased, but no entry says so: it was changed outside the service."
+            )
 
 
 def audit(journal: Journal, rest: Callable[[float], object] = lambda seconds: None) -> int:
-    """Check the chain and the snapshots of an open journal that may be written meanwhile; how many rows there were.
+    """Check the chain and the snapshots of an open journal, even while it is being written; returns how many rows there were.
 
     `rest` is called after each page with the seconds to rest for. `JournalDamaged` names the first row or snapshot that is wrong.
     """
     walk = ChainWalk()
     while True:
         began = time.monotonic()
-        # Page by page: a read that goes on would keep SQLite's log from being emptied.
+        # Page by page: one long read would keep SQLite from emptying its write-ahead log.
         page = list(itertools.islice(journal.rows(after=walk.position), _PAGE))
         if not page:
             break
@@ -78,7 +80,7 @@ def audit(journal: Journal, rest: Callable[[float], object] = lambda seconds: No
     for listed in journal.snapshots():
         began = time.monotonic()
         fault = _fault(journal, listed.position)
-        # An erasure may have rewritten it in between, and the entry that says so has come with it.
+        # An erasure may have rewritten it in between, and added the entry that says so.
         if fault is not None and (fault := _fault(journal, listed.position)) is not None:
             raise JournalDamaged(f"the snapshot at position {listed.position} {fault}.")
         rest(_REST * (time.monotonic() - began))
@@ -91,7 +93,7 @@ def _fault(journal: Journal, position: int) -> str | None:
 
 
 class Audit(threading.Thread):
-    """An audit on a thread of its own: `told` hears how many rows are as they were written, or what is not."""
+    """An audit on its own thread: `told` is called with the number of intact rows, or with what is wrong."""
 
     def __init__(self, name: str, journal: Journal, told: Callable[[int | JournalDamaged], object]) -> None:
         super().__init__(name=f"audit of {name}", daemon=True)

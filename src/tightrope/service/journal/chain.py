@@ -1,7 +1,7 @@
 """The hash chain: every row of a journal carries the hash of the row before, so none can be changed, added or removed unseen.
 
-What is stored of an entry has an open part and, where there is something of a person in it, a sealed part. The hash covers the
-open part and a salted commitment to the sealed one: the sealed part can be erased, salt and all, and the chain still holds.
+A stored entry has an open part and, if it contains personal data, a sealed part. The hash covers the open part and a salted
+commitment to the sealed one: the sealed part can be erased, salt and all, and the chain still holds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-# What the first row of a journal carries: there is none before it.
+# What the first row of a journal carries, since no row comes before it.
 GENESIS: Final = bytes(32)
 
 _SALT: Final = 16
@@ -24,7 +24,7 @@ _sha256 = hashlib.sha256
 
 
 class Parts(NamedTuple):
-    """What is stored of an entry: `proof` is the salt of its sealed part, or once that was erased, and is None, its commitment."""
+    """A stored entry: `proof` is the salt of its sealed part, or, once that was erased and is None, its commitment."""
 
     link: bytes
     open: bytes
@@ -33,14 +33,14 @@ class Parts(NamedTuple):
 
     @property
     def commitment(self) -> bytes:
-        """What the hash of the row holds of the sealed part."""
+        """What the row's hash covers of the sealed part."""
         return _sha256(self.proof + self.sealed).digest() if self.sealed else self.proof
 
 
 def seal(link: bytes, open_part: bytes, private: bytes) -> tuple[bytes, bytes]:
     """An entry as it is stored, and the commitment to its private part.
 
-    The commitment is of 16 random bytes and the part, so that no one finds the part again by trying what it may have been.
+    The commitment covers 16 random bytes and the part, so that nobody can find the part again by guessing.
     """
     if not private:
         return _encode((link, open_part)), b""
@@ -49,7 +49,7 @@ def seal(link: bytes, open_part: bytes, private: bytes) -> tuple[bytes, bytes]:
 
 
 def _salt() -> bytes:
-    """Random bytes, fetched for many rows at a time: a call of the system for each would cost as much as the hash."""
+    """Random bytes, fetched for many rows at a time: a system call for each would cost as much as the hash."""
     try:
         return _salts.pop()
     except IndexError:
@@ -59,7 +59,7 @@ def _salt() -> bytes:
 
 
 def read(data: bytes) -> Parts:
-    """What is stored of an entry; or `ValueError` (`msgspec.DecodeError` is one) where it is no such thing."""
+    """The stored entry in these bytes; raises `ValueError` (such as `msgspec.DecodeError`) if they are not one."""
     parts = _decode(data)
     if len(parts) == 4:
         link, open_part, salt, private = parts
@@ -72,7 +72,7 @@ def read(data: bytes) -> Parts:
 
 
 def erase(data: bytes) -> bytes:
-    """The same without the sealed part and its salt: what is left has the same hash."""
+    """The same without the sealed part and its salt; the hash stays the same."""
     parts = read(data)
     return _encode((parts.link, parts.open, parts.commitment)) if parts.sealed else data
 

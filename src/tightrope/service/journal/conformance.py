@@ -1,4 +1,4 @@
-"""What every storage owes an experiment, as tests for pytest: inherit, and say how a journal is made.
+"""What every storage must do, as tests for pytest: inherit, and define how a journal is made.
 
 >>> from tightrope.service.storage.memory import MemoryJournal
 >>> class TestMemory(JournalSuite):
@@ -36,8 +36,8 @@ from tightrope.service.requests import DecisionRequest
 class JournalSuite:
     """Tests that every storage passes. Inherit it in a test module and define `make`.
 
-    `make()` returns a journal that is not open. In one test all are on the same place, which is empty at first; `durable` False:
-    each is a place of its own, gone with the object. `make` takes no arguments. If it needs pytest's `tmp_path`, let a
+    `make()` returns a journal that is not open. Within one test all share the same place, which is empty at first; with `durable`
+    False each has its own, which disappears with the object. `make` takes no arguments. If it needs pytest's `tmp_path`, let a
     fixture of the class with ``autouse=True`` keep that in an attribute.
     """
 
@@ -110,7 +110,7 @@ class JournalSuite:
             except JournalError:
                 _open(journal)
             else:
-                raise AssertionError("a position that was taken was written again")
+                raise AssertionError("an occupied position was overwritten")
             assert list(journal.rows()) == rows[:3]
             assert journal.snapshot(3) == _snapshot(3)
             assert journal.snapshot(4) is None
@@ -168,7 +168,7 @@ class JournalSuite:
                 first.append([_row(1)])
                 second = self.make()
                 with contextlib.suppress(JournalError):
-                    assert not second.open(), "two journals are open for writing on one place"
+                    assert not second.open(), "two journals are open for writing in one place"
                 second.close()
                 first.append([_row(2)])
             with self._opened() as next_one:
@@ -186,7 +186,7 @@ class JournalSuite:
 
 
 def _open(journal: Journal) -> None:
-    """A server may let go of a lock a moment after the connection that held it is gone."""
+    """A server may release a lock a moment after the connection that held it is gone."""
     deadline = time.monotonic() + 10.0
     while not journal.open():
         assert time.monotonic() < deadline, "the journal does not open"
@@ -200,7 +200,7 @@ def _decided(event_id: str) -> Decided:
 
 @functools.cache
 def _row(position: int) -> Row:
-    """Of each kind some, at a time of its own; the same each time, although what is sealed has a salt."""
+    """Some rows of each kind, each with its own time; always the same, although sealed parts have a random salt."""
     event_id = f"visit-{position}"
     entries: list[Written] = [
         _decided(event_id),

@@ -35,43 +35,43 @@ class Snapshot(NamedTuple):
 
     @property
     def sound(self) -> bool:
-        """Whether the state is the one that the digest was made of."""
+        """Whether the state matches the digest."""
         return digest_of(self.state) == self.digest
 
 
 class Journal(ABC):
     """What an experiment needs of a storage. One thread at a time calls it; only `append` and `probe` write.
 
-    Every method raises `JournalError` where the storage fails, and `JournalDamaged` where it holds what can't be right. After an
-    error `open` is called again before anything else. `journal.conformance.JournalSuite` checks all of this.
+    Every method raises `JournalError` if the storage fails, and `JournalDamaged` if its content can't be right. After an error,
+    `open` is called again before anything else. `journal.conformance.JournalSuite` checks all of this.
     """
 
-    # Where the hash of the last row is kept beside the journal, and not in it; None: nowhere.
+    # Where the hash of the last row is kept outside the journal; None: nowhere.
     head_file: Path | None = None
-    # Of a storage that has no folder of its own: which place it is, so that `heads.keep_head` gives it a file of its own.
+    # For a storage without its own folder: an id of the place, so that `heads.keep_head` gives it its own file.
     place: str | None = None
 
     def open(self) -> bool:
-        """Get ready to read and write, also after a failure; or `JournalLocked`. False: another process is active, ask later."""
+        """Get ready to read and write, also after a failure; or `JournalLocked`. False: another process is active, try later."""
         return True
 
     def held(self) -> bool:
-        """Whether this process may still write, as far as it knows; asked often and from any thread, so it does not wait.
+        """Whether this process may still write, as far as it knows; called often and from any thread, so it must not wait.
 
         False: another process is active, or may be from now on. What was read here may be out of date, and `append` fails.
         """
         return True
 
     def recorded(self) -> Row | None:
-        """While standing by: the configuration that the active process goes by, its newest `Started`; None if nobody knows."""
+        """While standing by: the active process's configuration, its newest `Started`; None if it is not known."""
         return None
 
     def watched(self, position: int) -> list[Row]:
-        """While standing by: the row at a position and the last one, as far as there are such."""
+        """While standing by: the row at a position and the last one, if they exist."""
         return []
 
     def stand_aside(self, aside: bool) -> None:  # noqa: B027
-        """While standing by: whether not to take over, since this process could not go on with the journal."""
+        """While standing by: whether not to take over, because this process could not continue with the journal."""
 
     @abstractmethod
     def append(
@@ -80,11 +80,11 @@ class Journal(ABC):
         """Add rows and snapshots and drop the snapshots at some positions, all or nothing, durable on return."""
 
     def overwrite(self, rows: Sequence[Row]) -> None:
-        """Put other data into rows that are there, all or nothing and durable; what was in them is gone from the storage."""
+        """Replace the data of existing rows, all or nothing and durable; the old data is gone from the storage."""
         raise JournalError(f"{type(self).__name__} can't erase anything.")
 
     def probe(self) -> None:  # noqa: B027
-        """Write something that does not matter, durably: raises `JournalError` where `append` would."""
+        """Write something unimportant durably: raises `JournalError` if `append` would."""
 
     @abstractmethod
     def find(self, event_ids: Collection[str]) -> list[Row]:
@@ -92,7 +92,7 @@ class Journal(ABC):
 
     @abstractmethod
     def rows(self, after: int = 0) -> Iterator[Row]:
-        """All rows beyond a position, in order, read as they are needed."""
+        """All rows after a position, in order, read lazily."""
 
     @abstractmethod
     def newest(self, kind: int, before: int, limit: int) -> list[Row]:
@@ -111,14 +111,14 @@ class Journal(ABC):
         """The snapshot at a position."""
 
     def close(self) -> None:  # noqa: B027
-        """Let go of everything; another process may write from now on."""
+        """Release everything; another process may write from now on."""
 
     def reader(self) -> Journal | None:
-        """The same journal, not open yet, for another thread to read while this one writes; None where that can't be."""
+        """The same journal, not open yet, for another thread to read while this one writes; None if that is impossible."""
         return None
 
     def disk_left(self) -> int | None:
-        """Bytes that are free where the journal is kept, from any thread; None where that is not known."""
+        """Free bytes where the journal is kept, callable from any thread; None if unknown."""
         return None
 
     def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
@@ -133,7 +133,7 @@ class Journal(ABC):
             before = page[-1].position
 
     def told(self, kind: type[E], before: int | None = None) -> Iterator[E]:
-        """All entries of one kind that are whole, newest first."""
+        """All complete entries of one kind, newest first."""
         for row in self.newest_rows(kind, before=before):
             if isinstance(entry := entry_of(row), kind):
                 yield entry
@@ -145,7 +145,7 @@ def row_at(journal: Journal, position: int) -> Row | None:
 
 
 def bound_snapshots(journal: Journal) -> dict[int, str]:
-    """The digest that the chain holds of the snapshot at each position, the newest word on it."""
+    """The newest digest in the chain for the snapshot at each position."""
     found: dict[int, str] = {}
     for row in journal.newest_rows(Snapshotted, Erased):
         entry = entry_of(row)
@@ -158,7 +158,7 @@ def bound_snapshots(journal: Journal) -> dict[int, str]:
 
 
 def fault_of(snapshot: Snapshot, bound: Mapping[int, str]) -> str | None:
-    """Why a snapshot is not to be used, in words; None for one that is as the chain says. `bound` is from `bound_snapshots`."""
+    """Why a snapshot must not be used; None if it is as the chain says. `bound` is from `bound_snapshots`."""
     if not snapshot.sound:
         return "does not match its own digest"
     if snapshot.position not in bound:

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from tightrope.policies.decision import Gaps, Members
 from tightrope.service.requests import DecisionRequest, Used
 
-# Of tables and entries.
+# The format of tables and entries.
 FORMAT: Final = 1
 
 
 class _Entry(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True):
-    # The id of the key with which it was asked for; None where there are no keys, and for what the service did by itself.
+    # The id of the key behind the request; None without keys, and for what the service did by itself.
     by: str | None = None
 
 
 class Started(_Entry, tag="started"):
-    """The experiment as its spec states it, and how long it waits for outcomes: the first entry, and again when that changes.
+    """The experiment as its spec states it, and how long it waits for outcomes: the first entry, repeated when that changes.
 
     `reset_caps` names the hard caps that begin at 0 with this change, whatever was spent. `ranges` are those of usage that no rule
     declares, as they were inferred.
@@ -41,10 +41,9 @@ class Decided(_Entry, tag="decided"):
     """A decision: what was asked, what was answered, the numbers behind it (`Decision`'s trace) and the queue after it.
 
     `offered` holds the ids of the actions that were compared, None for all; `proposed` what the policy would have chosen where
-    shadow mode served the default. `probability` is that with which the action was served, after prices, hard caps and
-    eligibility: 1 for a policy that does not draw and for a default, None where there is no closed form. `probabilities` are those
-    of all actions on offer, by row; left out where the one served has 1. `sampling` says how it was drawn, where not from normal
-    laws.
+    shadow mode served the default. `probability` is the one with which the action was served, after prices, hard caps and
+    eligibility: 1 for a policy that does not draw and for a default, None if there is no closed form. `probabilities` are those of
+    all actions on offer, by row; left out if the one served has 1. `sampling` says how it was drawn, if not from normal laws.
     """
 
     event_id: str
@@ -71,14 +70,14 @@ class Learnt(_Entry, tag="learnt"):
 
 
 class Expired(_Entry, tag="expired"):
-    """Decisions whose outcome is waited for no longer."""
+    """Decisions whose outcome is no longer awaited."""
 
     numbers: list[int]
     event_ids: list[str]
 
 
 class Refused(_Entry, tag="refused"):
-    """An outcome that was well formed, but came too late, for an event that no one knows, or at odds with an earlier one."""
+    """An outcome that was well formed, but came too late, was for an unknown event, or contradicted an earlier one."""
 
     event_id: str
     reason: Literal["late", "unknown", "differs"]
@@ -87,7 +86,7 @@ class Refused(_Entry, tag="refused"):
 
 
 class TookEffect(_Entry, tag="background"):
-    """What was done in the background takes effect: which work, by its number in `hooks.background()`, and what came of it."""
+    """Background work takes effect: its number in `hooks.background()`, and its result."""
 
     work: int
     result: list[int | float]
@@ -101,7 +100,7 @@ class ModeChanged(_Entry, tag="mode"):
 
 
 class RolledBack(_Entry, tag="rolled back"):
-    """Back to the snapshot at `position`, whose state is here once more: snapshots may be dropped, the journal needs none."""
+    """Back to the snapshot at `position`. Its state is repeated here: snapshots may be dropped, so the journal needs none."""
 
     position: int
     restore: Literal["learnt", "all"]
@@ -109,7 +108,7 @@ class RolledBack(_Entry, tag="rolled back"):
 
 
 class WarmStarted(_Entry, tag="warm start"):
-    """What the policy has learnt of a table before its first decision: its state from here on, whatever becomes of the file."""
+    """What the policy learnt from a table before its first decision: its state from here on, whatever happens to the file."""
 
     file: str
     sha256: str
@@ -126,9 +125,9 @@ class Snapshotted(_Entry, tag="snapshot"):
 
 
 class Erased(_Entry, tag="erased"):
-    """What was personal in some rows is gone for good. `rows` are ranges of positions, both ends included.
+    """The personal data in some rows is gone for good. `rows` are ranges of positions, both ends included.
 
-    `numbers` are the decisions whose inputs are gone, from the policy's memory too; what was pending is no longer waited for.
+    `numbers` are the decisions whose inputs are gone, also from the policy's memory; pending ones are no longer awaited.
     `stale` are the positions of snapshots with a label that still hold them. Entries that follow rewrite these, some at a time, and
     have nothing but `snapshots`: the position of each and its new digest, empty for one that could not be read and was dropped.
     """
@@ -141,12 +140,12 @@ class Erased(_Entry, tag="erased"):
 
     @property
     def goes_on(self) -> bool:
-        """Whether it goes on with an erasure that an earlier entry tells of."""
+        """Whether it continues an erasure that an earlier entry began."""
         return not self.rows
 
 
 class Blank(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of an entry whose personal part was erased; `kind` says of which."""
+    """What is left of an entry whose personal part was erased; `kind` is the kind that it had."""
 
     kind: str
     by: str | None = None
@@ -175,7 +174,7 @@ Written: TypeAlias = (
 )
 Entry: TypeAlias = Written | Blank
 KINDS: Final[dict[type[Any], int]] = {kind: number for number, kind in enumerate(get_args(Written), 1)}
-# What may be personal, or was computed of it, and is therefore sealed in a row.
+# What may be personal, or was computed from personal data, and is therefore sealed in a row.
 SEALED: Final[dict[type[Any], tuple[str, ...]]] = {
     Decided: (
         *("request", "fingerprint", "trace", "queue", "offered", "proposed", "probability", "probabilities"),
@@ -190,7 +189,7 @@ LAST_BY_EVENT: Final = 2
 
 
 def probabilities_of(entry: Decided, n_actions: int) -> NDArray[np.float64] | None:
-    """The probability of every action, (J,), 0 of those that were not on offer; None where it is not known."""
+    """The probability of every action, (J,), 0 for those that were not on offer; None if not known."""
     if entry.probability is None:
         return None
     found = np.zeros(n_actions)
@@ -212,5 +211,5 @@ def named_probabilities(entry: Decided, actions: Sequence[str]) -> dict[str, flo
 
 
 def label_after_erasure(position: int) -> str:
-    """What the snapshot is called that follows an erasure, the only one that has its own position in its label."""
+    """The label of the snapshot that follows an erasure, the only one with its own position in its label."""
     return f"after the erasure at {position}"

@@ -1,10 +1,10 @@
-"""The head of a journal's chain, kept outside the journal: what was acknowledged once and is there no longer is noticed.
+"""The head of a journal's chain, kept outside the journal, so that a loss of acknowledged entries is noticed.
 
 A SQLite journal has its head beside it. One in a database has it on the machine of each replica, in the folder of `--heads`.
 
 The head is the position and the hash of the last row. It is written after each commit, over the same bytes of a small file and
 without an fsync of its own. So whatever dies, the file is never ahead of the journal: it may be behind, by a batch after a kill, by
-some seconds after a power cut. A file that is ahead, or at another hash, tells of rows that were lost or changed.
+some seconds after a power cut. A file that is ahead, or has another hash, means that rows were lost or changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Head(NamedTuple):
 
 
 def heads_folder(given: str | os.PathLike[str] | None = None) -> Path:
-    """Where this machine keeps the heads of journals in databases: as given, or in the user's folder for state."""
+    """Where this machine keeps the heads of journals in databases: as given, or in the user's state folder."""
     if given is not None:
         return Path(given)
     state = os.environ.get("XDG_STATE_HOME")
@@ -46,9 +46,9 @@ def heads_folder(given: str | os.PathLike[str] | None = None) -> Path:
 
 
 def keep_head(journal: Journal, folder: Path) -> None:
-    """Give a journal in a database a file for its head, one for each experiment of each database.
+    """Give a journal in a database a file for its head, one per experiment and database.
 
-    Where there can be none, that is logged: the service starts all the same, and deleted rows at the end go unnoticed.
+    If that is impossible, it is logged: the service still starts, but rows deleted at the end go unnoticed.
     """
     if journal.head_file is not None or journal.place is None:
         return
@@ -60,14 +60,14 @@ def keep_head(journal: Journal, folder: Path) -> None:
             raise PermissionError("this process may not write there")
     except OSError as error:
         words = "no head of the journal can be kept in %s: %s. Entries that are deleted from its end would go unnoticed. "
-        words += "Give --heads a folder that outlives this process"
+        words += "Use --heads with a folder that outlives this process"
         log.error(words, folder, error.strerror or error)
         return
     journal.head_file = folder / f"{file_name(experiment)}.{mark}.head"
 
 
 def set_aside(path: Path) -> Path | None:
-    """Move a head away, for a journal that is known to lack entries, such as a restored backup; where to, None without one."""
+    """Move a head away, for a journal that is known to lack entries, such as a restored backup; returns where to, or None."""
     head = read_head(path)
     if head is None:
         return None
@@ -81,10 +81,10 @@ def set_aside(path: Path) -> Path | None:
 
 
 def read_head(path: Path) -> Head | None:
-    """What the file says, None where there is none; or `JournalDamaged` where it holds something else."""
+    """The head in the file, None if there is no file; or `JournalDamaged` if it holds something else."""
     try:
         text = path.read_text(encoding="ascii")
-        if not text:  # made, and then the process died
+        if not text:  # created, and then the process died
             return None
         position, _, digest = text.strip().partition(":")
         head = Head(int(position), bytes.fromhex(digest))
@@ -100,7 +100,7 @@ def read_head(path: Path) -> Head | None:
 
 
 class HeadFile:
-    """A file that holds a head, always as many bytes; `path` None keeps the head in memory alone."""
+    """A file that holds a head, always of the same size; with `path` None the head is kept only in memory."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -108,7 +108,7 @@ class HeadFile:
         self._handle: int | None = None
 
     def write(self, head: Head) -> None:
-        """Note that the journal ends here. What can't be noted is logged: the row is in the journal all the same."""
+        """Record that the journal ends here. A failure is only logged: the row is in the journal anyway."""
         self.known = head
         if self.path is None:
             return
@@ -130,7 +130,7 @@ class HeadFile:
             self._handle = None
 
     def require(self, journal: Journal) -> None:
-        """Refuse a journal that lacks what was in it, by the file or by what this process has written to it."""
+        """Refuse a journal that lacks entries, judging by the file or by what this process has written to it."""
         kept = None if self.path is None else read_head(self.path)
         for head, where in ((kept, str(self.path)), (self.known, "this process")):
             if head is not None:
@@ -138,12 +138,12 @@ class HeadFile:
         if kept is None and self.path is not None:
             row = row_at(journal, journal.last())
             if row is not None:
-                words = "%s is missing, as on a new replica: nothing here tells whether the journal lacks entries after row %d, "
+                words = "%s is missing, as on a new replica: nothing here shows whether the journal lacks entries after row %d, "
                 words += "where it ends. Compare with a head that was kept elsewhere: tightrope replay --head"
                 log.warning(words, self.path, row.position)
 
     def follow(self, journal: Journal) -> None:
-        """While another process writes the journal: check that it holds what it held, and only then note where it ends now."""
+        """While another process writes the journal: check that it has its old rows, and only then record where it ends now."""
         head = self.known
         if head is None and self.path is not None:
             head = read_head(self.path)
@@ -164,19 +164,19 @@ def _require(head: Head, last: int, row: Row | None, where: str) -> None:
     if head.position > last:
         raise JournalDamaged(
             f"the journal ends at row {last}, but {where} knows of row {head.position}: {head.position - last} acknowledged "
-            "entries are lost. Put the whole journal back, with its write-ahead log; or go on without them, with "
+            "entries are lost. Restore the whole journal, with its write-ahead log; or continue without them, with "
             "--accept-restored: see docs/backup.md."
         )
     if row is None or hash_of(row, None) != head.hash:
         raise JournalDamaged(
             f"row {head.position} of the journal is not the one that {where} knows, {head.hash.hex()}: "
-            "the journal was changed since. Put it back; or, if that is a backup which was restored, use --accept-restored: see "
+            "the journal was changed since. Restore it; or, if this is a restored backup, use --accept-restored: see "
             "docs/backup.md."
         )
 
 
 def _write_first(handle: int, text: bytes, folder: Path) -> None:
-    """On the disk, name and size too: later writes change neither, and are within one sector."""
+    """Sync it to disk, name and size too: later writes change neither, and stay within one sector."""
     os.ftruncate(handle, 0)
     os.pwrite(handle, text, 0)
     os.fsync(handle)

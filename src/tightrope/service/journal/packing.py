@@ -29,7 +29,7 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked_state(state: bytes) -> dict[str, Any]:
-    """What `packed` was given; its arrays are for `arrays_of` to read."""
+    """The value that `packed` was given; `arrays_of` reads its arrays."""
     try:
         return msgspec.msgpack.decode(state, type=dict[str, Any])
     except msgspec.DecodeError as error:
@@ -38,7 +38,7 @@ def unpacked_state(state: bytes) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def arrays_of(saved: Mapping[str, Any]) -> Iterator[dict[str, NDArray[Any]]]:
-    """Arrays by name, for whoever takes them over: what it can't take is damage."""
+    """Arrays by name, for code that restores them: a failure to do so means damage."""
     arrays = {}
     for name, (dtype, shape, data) in saved.items():
         if len(data) != np.dtype(dtype).itemsize * math.prod(shape):

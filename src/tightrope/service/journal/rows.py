@@ -19,7 +19,7 @@ _TAG_OF_KIND: Final = {number: str(tag) for tag, number in _KIND_OF_TAG.items()}
 
 
 class Row(NamedTuple):
-    """An entry as it is stored: its place from 1, microseconds since 1970, its kind's number, its event, the entry itself."""
+    """A stored entry: its position from 1, microseconds since 1970, its kind's number, its event, the entry itself."""
 
     position: int
     time: int
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """How entries of a kind are written: its number, and for its open and its sealed part a struct and what goes into it."""
+    """How entries of a kind are written: its number, and for its open and its sealed part a struct and its fields."""
 
     number: int
     open_part: Callable[..., Any]
@@ -42,7 +42,7 @@ class _Plan(NamedTuple):
         secret = SEALED.get(kind, ())
         shown = [name for name in kind.__struct_fields__ if name not in secret]
         tag = {"tag": kind.__struct_config__.tag, "tag_field": "kind"}
-        # What a kind must have is never None, so this leaves out what it need not have.
+        # Required fields are never None, so this leaves out only optional ones.
         open_part, sealed_part = (
             msgspec.defstruct(
                 kind.__name__, [(name, Any, None) for name in names], omit_defaults=True, gc=False, **more
@@ -82,7 +82,7 @@ def chained(position: int, time: int, entry: Written, link: bytes) -> tuple[Row,
 
 
 def hash_of(row: Row, before: bytes | None) -> bytes:
-    """The hash of a row that must follow the one with the hash `before`; None: whatever row it says that it follows."""
+    """The hash of a row that must follow the one with the hash `before`; with None, the previous hash is not checked."""
     position, time, kind, event_id, _ = row
     parts = _parts(row)
     if before is not None and parts.link != before:
@@ -93,12 +93,12 @@ def hash_of(row: Row, before: bytes | None) -> bytes:
 
 
 def erased(row: Row) -> Row:
-    """The row without what may be personal in it; its hash stays."""
+    """The row without its personal part; its hash stays the same."""
     return Row(*row[:4], chain.erase(row.data)) if _parts(row).sealed else row
 
 
 def entry_of(row: Row) -> Entry:
-    """The entry in a row, whose columns must say what it says."""
+    """The entry in a row, whose columns must agree with it."""
     parts = _parts(row)
     entry: Entry
     try:
@@ -122,7 +122,7 @@ def entry_of(row: Row) -> Entry:
 
 
 def _joined(one: bytes, other: bytes) -> bytes:
-    """Two maps of MessagePack as one: below 16 entries the first byte counts them, and the rest is the entries."""
+    """Merge two MessagePack maps: below 16 entries the first byte counts them, and the rest is the entries."""
     if not other:
         return one
     return bytes([0x80 | (one[0] & 0x0F) + (other[0] & 0x0F)]) + one[1:] + other[1:]
@@ -136,12 +136,12 @@ def _parts(row: Row) -> chain.Parts:
 
 
 def as_recorded(value: Any) -> Any:
-    """Plain data as a journal gives it back: lists for tuples, texts for dates."""
+    """Plain data as a journal returns it: lists for tuples, texts for dates."""
     return msgspec.msgpack.decode(_encode(value))
 
 
 def tag_of(row: Row) -> str:
-    """What a row is, in a word, by its column alone."""
+    """The name of a row's kind, from its column alone."""
     return _TAG_OF_KIND.get(row.kind, "unknown")
 
 
@@ -149,7 +149,7 @@ _NUMBERS = ("trace", "queue", "probabilities")
 
 
 def difference(recorded: Entry, again: Entry | None) -> str:
-    """In what an entry that was made again differs from the recorded one."""
+    """How a repeated entry differs from the recorded one."""
     for name in recorded.__struct_fields__:
         old, new = getattr(recorded, name), getattr(again, name, None)
         if packed(old) != packed(new):

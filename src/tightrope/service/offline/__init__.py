@@ -1,1 +1,1 @@
-"""What is done with journals beside the service: verify, export, back up, erase, judge another policy."""
+"""Work on journals outside the service: verify, export, back up, erase, judge another policy."""

@@ -1,4 +1,4 @@
-"""Copies of a journal, also while the service writes it, and the way back."""
+"""Copies of a journal, even while the service writes it, and how to restore them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tightrope.service.storage.sqlite import SqliteJournal
 
 
 class Restored(NamedTuple):
-    """Where a journal ends that was put back, and how many entries after that had been acknowledged."""
+    """Where a restored journal ends, and how many entries after that had been acknowledged."""
 
     head: Head
     lost: int
 
 
 def copy_to_file(source: Journal, path: str | os.PathLike[str]) -> Head:
-    """Copy an open journal, checking its chain, to a SQLite file that is not there yet, whole or not at all; where it ends."""
+    """Copy an open journal, checking its chain, to a new SQLite file, all or nothing; returns where it ends."""
     target = Path(path)
     if target.exists():
-        raise InvalidInput(f"{target}: there is a file already; a journal is never overwritten.")
+        raise InvalidInput(f"{target}: the file already exists; a journal is never overwritten.")
     with replacing(target, private=True) as draft:
         # SQLite makes the file itself.
         draft.unlink()
@@ -44,9 +44,9 @@ def copy_to_file(source: Journal, path: str | os.PathLike[str]) -> Head:
 
 
 def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str], *, trust: bool = False) -> Restored:
-    """Put a copy in a journal's place, after a whole replay of it; the head that is there says what is lost.
+    """Put a copy in a journal's place, after replaying all of it; the existing head says what is lost.
 
-    The place must be free: move what is left of the journal away, and leave its `.head`. With `trust` classes of your own that the
+    The place must be free: move away what is left of the journal, and leave its `.head`. With `trust`, your own classes that the
     copy names may run.
     """
     target = Path(path)

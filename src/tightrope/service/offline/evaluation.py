@@ -37,11 +37,13 @@ _CERTAIN: Final = 1.0 - 1e-9
 _FEWEST: Final = 30  # decisions with an outcome
 _WORTH_LEAST: Final = 10  # rounds of the policy's own
 _MOST_NUMBERS: Final = 50_000_000
-_LARGEST_RATIO: Final = 20.0  # beyond it a rare coincidence would keep the policy from living at all
+_LARGEST_RATIO: Final = (
+    20.0  # beyond it, one rare coincidence would leave the policy without rounds of its own
+)
 
 
 class Unanswerable(TightropeError):
-    """The journal can't say how a policy would have done. `reasons` say why, in words."""
+    """The journal can't say how a policy would have done. `reasons` say why."""
 
     def __init__(self, *reasons: str) -> None:
         super().__init__("the journal can't answer: " + "; ".join(reasons))
@@ -50,9 +52,9 @@ class Unanswerable(TightropeError):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean under the policy, in the user's units, with its 95 % interval, and what the service itself had on these decisions.
+    """A mean under the policy, in the user's units, with its 95 % interval, and the service's own mean on these decisions.
 
-    `bias` is how far what is left out may have moved the estimate. A rule has a `limit` and a `verdict` on it.
+    `bias` is how far left-out decisions may have moved the estimate. A rule has a `limit` and a `verdict` on it.
     """
 
     name: str
@@ -127,12 +129,12 @@ def judge(
 ) -> Judgement:
     """What the policy of `spec` would have earned, and what its rules would have cost, by an open journal; or `Unanswerable`.
 
-    - spec: Whose [policy] is judged. Actions, context and rules are the journal's where it does not state them.
+    - spec: Its [policy] is judged. Actions, context and rules default to the journal's.
     - clip: Cut weights off at this.
-    - last: Look at so many of the newest decisions alone.
-    - may_lack: The share of decisions that may be without their whole outcome; they are left out, as if missing by chance.
-    - may_miss: The share of what the policy does that may fall where the service had less than one chance in all decisions.
-    - seed: Of the draws that decide which rounds are the policy's own.
+    - last: Use only this many of the newest decisions.
+    - may_lack: The share of decisions that may lack their whole outcome; they are left out, as if missing at random.
+    - may_miss: The share of the policy's actions that the service may have had less than a chance of 1/n to take.
+    - seed: For the draws that decide which rounds are the policy's own.
     """
     for name, share in (("may_lack", may_lack), ("may_miss", may_miss)):
         finite_number(name, share, low=0.0, high=1.0)
@@ -160,7 +162,7 @@ def judge(
     worth = found.weights.effective
     if worth < _WORTH_LEAST:
         words = f"{len(rows)} decisions with an outcome are worth {worth:.1f} rounds of the policy's own, fewer than {_WORTH_LEAST}"
-        raise Unanswerable(f"{words}: it seldom does what was served")
+        raise Unanswerable(f"{words}: it rarely takes the action that was served")
     adaptive = _learns(record.spec)
     return Judgement(
         experiment=record.spec.name,
@@ -194,7 +196,7 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
     if not drawn:
         raise Unanswerable(f"none of the {unknown} decisions that were served live has a probability ({why})")
     if all(one.entry.probability >= _CERTAIN for one in drawn if one.entry.probability is not None):
-        words = "every decision was served with probability 1, so no row tells what another action would have brought"
+        words = "every decision was served with probability 1, so no row shows what another action would have earned"
         raise Unanswerable(f"{words}; serve a policy that draws ({record.spec.policies[0].name!r} did not)")
     try:
         late = [None if one.reward is None else reader.observed(one) for one in drawn]
@@ -204,7 +206,9 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
     lacking = len(drawn) - len(whole)
     reasons = []
     if len(whole) < _FEWEST:
-        reasons.append(f"{len(whole)} decisions have their whole outcome, and {_FEWEST} are needed")
+        reasons.append(
+            f"only {len(whole)} decisions have their whole outcome, but at least {_FEWEST} are required"
+        )
     if lacking > may_lack * len(drawn):
         rewards = sum(one.reward is None for one in drawn)
         parts = f"{rewards} the reward"
@@ -212,7 +216,7 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
             parts += f", {lacking - rewards} only the costs that a rule counts"
         reasons.append(
             f"{lacking} of {len(drawn)} decisions lack their outcome ({parts}), more than the share of {may_lack:g} that may: "
-            "those that are known need not be like the others"
+            "the known ones may differ from the others"
         )
     if reasons:
         raise Unanswerable(*reasons)
@@ -227,7 +231,7 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
 
 @dataclass(frozen=True)
 class _Life:
-    """What happened, by recorded decision: propensities and the policy's π (n, J), outcomes, costs by rule."""
+    """What happened at each recorded decision: propensities and the policy's π (n, J), outcomes, costs by rule."""
 
     actions: NDArray[np.int64]
     rewards: Array
@@ -239,7 +243,7 @@ class _Life:
     columns: tuple[NDArray[Any], NDArray[Any]]
     in_force: Array
     contexts: Array | None
-    # How many rounds of its own the policy had lived before: it does not change within one.
+    # How many rounds of its own the policy had before: it does not change within one.
     rounds: NDArray[np.int64]
 
     @property
@@ -254,11 +258,11 @@ class _Life:
 def _lived(
     policy: Policy, reader: Reader, rows: list[Served], late: Array, recorded: Spec, seed: int
 ) -> _Life:
-    """Take the policy through the journal; it is changed by that."""
+    """Run the policy through the journal, which changes it."""
     n, J = len(rows), len(recorded.actions)
     if n * J > _MOST_NUMBERS:
         raise Unanswerable(
-            f"{n} decisions on {J} actions are more than fit into memory: judge the last {_MOST_NUMBERS // J}"
+            f"{n} decisions on {J} actions don't fit into memory; use --last {_MOST_NUMBERS // J}"
         )
     rules = reader.spec.rules
     p, pi = np.empty((n, J)), np.zeros((n, J))
@@ -268,7 +272,7 @@ def _lived(
     rounds = np.empty(n, dtype=np.int64)
     draws = np.random.default_rng(whole_number("seed", seed)).random(n)
     largest = 1.0
-    # Outcomes of the policy's own rounds that have not come yet: (where, number, row), the next one first.
+    # Outcomes of the policy's own rounds that have not arrived yet: (where, number, row), the next one first.
     coming: list[tuple[int, int, int]] = []
     for i, one in enumerate(rows):
         while coming and coming[0][0] < one.position:
@@ -283,7 +287,7 @@ def _lived(
             raise Unanswerable(f"{where} can't be put to the policy: {error}") from error
         chances = np.asarray(quote.proposed.probabilities, dtype=float)
         if np.isnan(chances).any():
-            # Without a closed form the draw itself stands in: as right on average, and noisier.
+            # Without a closed form the draw itself is used: equally right on average, but noisier.
             chances = np.eye(len(chances))[quote.proposed.row]
         found = probabilities_of(one.entry, J)
         assert found is not None
@@ -332,7 +336,7 @@ def _evaluated(
     common: dict[str, Any] = {
         "propensities": life.propensities,
         "contexts": life.contexts,
-        # How long a round lasts is chance: what is averaged is rounds, not decisions.
+        # The length of a round is random: average over rounds, not decisions.
         "groups": life.rounds,
         "action_names": spec.actions,
         "in_order": True,
@@ -350,7 +354,7 @@ def _evaluated(
         log = Log(life.actions, life.rewards, life.known, constraints=tuple(names[known]), **common)
         unweighted = evaluate(log, life.target, "ips", **how).constraints
         measures |= dict(zip(known.tolist(), unweighted, strict=True))
-    # The target is a whole life, however certain each of its actions was.
+    # The target is a whole run, however certain each of its actions was.
     doubts = tuple(doubt for doubt in found.doubts if doubt != SNAPSHOT)
     return replace(found, constraints=tuple(measures[k] for k in sorted(measures)), doubts=doubts)
 
@@ -370,7 +374,7 @@ def _in_units(one: Measure, column: Any, share: float, served: Array) -> Estimat
 
 
 def _learns(spec: Spec) -> bool:
-    """Whether the policy that was served learnt; one whose file is gone may have."""
+    """Whether the served policy learnt; one whose file is gone may have."""
     try:
         return served_policy(spec).hooks.learns
     except InvalidInput:
@@ -381,12 +385,12 @@ def _notes(policy: Policy, spec: Spec, rows: int, adaptive: bool) -> tuple[str, 
     rounds = f"{policy.rounds:,} rounds that the policy would have made itself among {rows:,} decisions"
     notes = [f"estimates are means over the {rounds}"]
     if policy.hooks.learns:
-        notes[0] += ", its first: it learns in them, and with other luck (--seed) it may learn otherwise"
+        notes[0] += ", its first: it learns in them, and with another --seed it may learn something else"
     if adaptive:
         notes.append(
-            "the log is adaptive, its probabilities depended on earlier outcomes: intervals are asymptotic (martingale), and fail "
+            "the log is adaptive (its probabilities depended on earlier outcomes): intervals are asymptotic (martingale), and fail "
             "where probabilities go to 0"
         )
     if any(one.hard for one in spec.rule_specs):
-        notes.append("hard caps are not judged: on offer is what was on offer to the service")
+        notes.append("hard caps are not judged: the policy had the same actions on offer as the service")
     return tuple(notes)

@@ -32,22 +32,23 @@ from tightrope.service.storage import open_journal as open_journal
 
 @dataclass(frozen=True)
 class Report:
-    """What `verify` went through; all of it came out, bit for bit, as it was recorded."""
+    """What `verify` checked; all of it was, bit for bit, as recorded."""
 
     name: str
     entries: int
     decisions: int
     outcomes: int
-    # Recorded states that the replay was compared with.
+    # How many recorded states the replay was compared with.
     snapshots: int
     # SHA-256 of the state at the end.
     digest: str
-    # The hash of the last row: keep it elsewhere, and no one can change the journal up to here unseen.
+    # The hash of the last row: keep it elsewhere, and nobody can change the journal up to here unnoticed.
     head: str
-    # Rows whose personal part was erased, and rows that could not be repeated since they follow one before a whole snapshot does.
+    # Rows whose personal part was erased, and rows that could not be repeated because they come between one and the next whole
+    # snapshot.
     erased: int
     not_repeated: int
-    # The position of the head that is kept beside the journal or on this machine, which was compared; None where there is none.
+    # The position of the head, kept beside the journal or on this machine, that was compared; None if there is none.
     known: int | None = None
 
 
@@ -60,16 +61,16 @@ def verify(
 ) -> Report:
     """Replay a journal from its first entry, and compare every decision and every snapshot with what was recorded.
 
-    Each row must carry the hash of the one before it. Where inputs were erased the chain is checked all the same, and the replay
-    goes on at the next snapshot whose digest is in the chain. The journal must be open. `JournalDamaged` names the first row or
-    snapshot that does not come out as recorded, and what differs.
+    Each row must carry the hash of the one before it. Where inputs were erased the chain is still checked, and the replay continues
+    at the next snapshot whose digest is in the chain. The journal must be open. `JournalDamaged` names the first row or snapshot
+    that does not come out as recorded, and what differs.
 
     Parameters
     ----------
     head : str, optional
-        A hash that `tightrope replay`, `/v1/state` or an earlier report gave: one of the rows must have it.
+        A hash from `tightrope replay`, `/v1/state` or an earlier report: one of the rows must have it.
     progress : callable, optional
-        Called with the position now and then.
+        Called with the position from time to time.
     trust : bool
         Whether classes of your own that the journal names may run: see `tightrope.trust`.
     """
@@ -91,7 +92,7 @@ def verify(
 
 
 class _Walk:
-    """A replay under way. `state` is None from an erased entry on until a snapshot gives it back."""
+    """A replay in progress. `state` is None from an erased entry on until a snapshot restores it."""
 
     def __init__(self, journal: Journal, wanted: str | None) -> None:
         self.journal = journal
@@ -167,7 +168,7 @@ class _Walk:
             assert self.config is not None
             self.state = ExperimentState.of(self.config)
             self.state.restore(saved.state, saved.position, self.chain.head)
-        else:  # rewritten without what was erased: later entries were made with it
+        else:  # rewritten after an erasure, but later entries were made with the erased data
             return
         self.compared += 1
 
@@ -182,8 +183,8 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
     """Write all entries to a `.csv` or `.parquet` file, one row each, and return how many.
 
     Columns: position, time, kind, event_id, sequence, action, probability, probabilities, proposed, request, reward, usage, queue,
-    detail, by. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet. In CSV a text that a
-    spreadsheet would take for a formula has ' before it, and so has one that begins with '.
+    detail, by. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet. In CSV, a text that
+    a spreadsheet would take for a formula, or that begins with ', gets a ' in front.
     """
     target = Path(path)
     writers = {".csv": _write_csv, ".parquet": _write_parquet}
@@ -194,17 +195,17 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
 
 
 def to_frame(journal: Journal, library: Library = "pandas") -> Any:
-    """All entries as a DataFrame of pandas or polars: the columns of `export`, with `time` as a time in UTC."""
+    """All entries as a pandas or polars DataFrame: the columns of `export`, with `time` in UTC."""
     begin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     rows = [{**row, "time": begin + datetime.timedelta(microseconds=row["time"])} for row in _flat(journal)]
     return made_frame(rows or {name: [] for name in _COLUMNS}, library)
 
 
 def copy_journal(source: Journal, target: Journal) -> Head:
-    """Copy rows and snapshots to an empty journal, checking the chain on the way; the source may be written meanwhile."""
+    """Copy rows and snapshots to an empty journal, checking the chain on the way, even while the source is being written."""
     if target.last():
         raise JournalError("the journal to copy to is not empty.")
-    # First, so that the rows that speak of them are among those that are copied, also while someone writes.
+    # Snapshots first, so that the rows about them are copied too, even while someone writes.
     snapshots = source.snapshots()
     rows, position, head = source.rows(), 0, GENESIS
     while page := list(itertools.islice(rows, 5000)):
@@ -246,7 +247,7 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
 
 
 def _detail(entry: entries.Entry, actions: Sequence[str]) -> str | None:
-    """What an entry says that has no column of its own."""
+    """The parts of an entry that have no column of their own."""
     match entry:
         case entries.Blank():
             return "its inputs were erased"
@@ -272,7 +273,7 @@ def _detail(entry: entries.Entry, actions: Sequence[str]) -> str | None:
     return None
 
 
-# What makes a spreadsheet compute.
+# What a spreadsheet takes for a formula.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "'")
 
 
@@ -297,7 +298,7 @@ def _write_csv(rows: Iterator[dict[str, Any]], path: Path) -> int:
 
 
 def _no_formula(text: str | None) -> str | None:
-    """With an apostrophe before what a spreadsheet would take for a formula, since callers choose these texts.
+    """Put an apostrophe before what a spreadsheet would take for a formula, because callers choose these texts.
 
     >>> _no_formula("=HYPERLINK(1)"), _no_formula("visit-1")
     ("'=HYPERLINK(1)", 'visit-1')

@@ -1,6 +1,6 @@
-"""Retention: a copy of the whole journal goes to an archive, and what is personal in its old entries is erased where it was.
+"""Retention: copy the whole journal to an archive, then erase the personal data in its old entries.
 
-The rows themselves stay, with the ids of their events, numbers and actions: one decision for each event, whatever its age.
+The rows themselves stay, with the ids of their events, numbers and actions: each event still has one decision, whatever its age.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PAGE: Final = 2000
 
 
 class Erasure(NamedTuple):
-    """How many entries lost what was personal in them; how many decisions were left as they are, and where the archive ends."""
+    """How many entries lost their personal data, how many decisions were left as they are, and where the archive ends."""
 
     entries: int
     left: int
@@ -37,7 +37,7 @@ class Erasure(NamedTuple):
 
 
 def reopened(journal: Journal, *, trust: bool = False) -> Experiment:
-    """The experiment of a journal that nobody writes now, as it was left; with `trust` classes of your own may run."""
+    """The experiment of a journal that no process is writing, as it was left; with `trust`, your own classes may run."""
     if not journal.open():
         raise JournalError("another process is active for this experiment: stop it first.")
     try:
@@ -54,7 +54,7 @@ def reopened(journal: Journal, *, trust: bool = False) -> Experiment:
 
 
 def erase_before(experiment: Experiment, time: int, archive: str | os.PathLike[str] | None = None) -> Erasure:
-    """Erase what came before a time (microseconds since 1970) in all settled events of an open experiment, after a copy."""
+    """Copy the journal, then erase personal data before a time (microseconds since 1970) in all settled events."""
     journal = experiment.journal
     copied = None if archive is None else copy_to_file(journal, archive)
     entries = left = at = 0
@@ -82,7 +82,7 @@ def erase_before(experiment: Experiment, time: int, archive: str | os.PathLike[s
 def erase_events(
     experiment: Experiment, event_ids: Sequence[str], archive: str | os.PathLike[str] | None = None
 ) -> Erasure:
-    """Erase what is personal in all entries of some events, after a copy to an archive."""
+    """Copy the journal to an archive, then erase personal data in all entries of some events."""
     copied = None if archive is None else copy_to_file(experiment.journal, archive)
     [answer] = experiment.process([Op(handlers.erase, ErasureRequest(event_ids=list(event_ids)))])
     if answer.status != 200:
@@ -95,4 +95,4 @@ def _finish(experiment: Experiment) -> None:
     while experiment.purging:
         experiment.process([])
         if experiment.status != "ready":
-            raise JournalError(f"what was erased is still in snapshots: {experiment.trouble}.")
+            raise JournalError(f"erased data is still in snapshots: {experiment.trouble}.")

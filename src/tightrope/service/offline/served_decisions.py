@@ -1,4 +1,4 @@
-"""What a journal recorded, as another policy would have read it: the decisions that were served, and what came of them."""
+"""What a journal recorded, as another policy would read it: the served decisions and their outcomes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tightrope.validation import Array
 
 @dataclass
 class Served:
-    """A decision that was served live, under the configuration `spec`, and its outcome as far as it came."""
+    """A decision that was served live, under the configuration `spec`, and the parts of its outcome that arrived."""
 
     spec: Spec
     position: int
@@ -41,7 +41,7 @@ class Served:
 
     @property
     def asked(self) -> list[int]:
-        """The ids of the actions that the request was for, in its order: hard caps may have left fewer."""
+        """The ids of the requested actions, in their order: hard caps may have left fewer."""
         names, actions = self.spec.registry, self.entry.request.actions
         return list(names.active) if actions is None else names.ids(actions, once=True)
 
@@ -55,7 +55,7 @@ class Served:
         return {**fixed_usage(self.spec), **sent}
 
     def rows_on_offer(self, given: list[Any]) -> list[Any]:
-        """Of rows for the actions asked for, those of the actions that were on offer in the end."""
+        """Of rows for the requested actions, those of the actions that were on offer in the end."""
         offered, asked = self.entry.offered, self.asked
         return given if offered is None else [given[asked.index(a)] for a in offered]
 
@@ -67,14 +67,14 @@ class Record:
     # Its configuration at the end.
     spec: Spec
     served: list[Served] = field(default_factory=list)
-    # Decisions in shadow mode, whose default someone else chose.
+    # How many decisions in shadow mode, whose default someone else chose.
     shadow: int = 0
-    # Decisions whose inputs were erased.
+    # How many decisions whose inputs were erased.
     erased: int = 0
 
     @classmethod
     def of(cls, journal: Journal, *, trust: bool = False) -> Record:
-        """What an open journal recorded; with `trust` classes of your own that it names may run."""
+        """What an open journal recorded; with `trust`, your own classes that it names may run."""
         found: Record | None = None
         by_number: dict[int, Served] = {}
         for row in journal.rows():
@@ -104,7 +104,7 @@ class Record:
 
 
 def spec_to_judge(spec: Spec, recorded: Spec) -> Spec:
-    """A spec with the journal's actions, context and rules where it has none of its own: a [policy] alone will do."""
+    """A spec with the journal's actions, context and rules if it has none of its own: only a [policy] is required."""
     rules = [
         {**table, "seen": rule.seen}
         for table, rule in zip(recorded.data.get("rule", ()), recorded.rules or (), strict=True)
@@ -130,7 +130,7 @@ class Reader:
         self.grouped = any(rule.among is not None for rule in rules)
 
     def misfits(self, record: Record) -> Iterator[str]:
-        """Why the journal's decisions are not the policy's kind, in words."""
+        """Why the policy can't be judged on the journal's decisions, in words."""
         theirs = record.spec
         if self.spec.actions != theirs.actions:
             yield f"the actions must be the journal's, {_listed(theirs.actions)}, but the policy has {_listed(self.spec.actions)}"
@@ -142,7 +142,7 @@ class Reader:
             recorded = (
                 "none were recorded" if theirs.vector is None else "the journal's [features] are others"
             )
-            yield f"the policy looks at `features` as it declares them, but {recorded}"
+            yield f"the policy uses the `features` that it declares, but {recorded}"
         specs = {id(one.spec): one.spec for one in record.served}.values()
         quantities = [(rule.quantity.usage, rule.seen) for spec in specs for rule in spec.rules or ()]
         before, after = (
@@ -154,7 +154,7 @@ class Reader:
             yield f"a rule of the policy counts {name!r}, which was never recorded; recorded: {_listed(before | after)}"
 
     def offered(self, one: Served) -> tuple[Offer, Array | None]:
-        """What the policy is offered, and x (p,) where one stands for all actions. Raises `InvalidInput` where it can't be."""
+        """What the policy is offered, and x (p,) if one serves all actions. Raises `InvalidInput` if that is impossible."""
         sent, usage = one.entry.request, one.usage
         changes: dict[str, Any] = {
             "usage": {name: usage[name] for name in usage if name in self._sent} or None,
@@ -176,7 +176,7 @@ class Reader:
         return offer, x if x is None or x.ndim == 1 else None
 
     def observed(self, one: Served) -> Array | None:
-        """The costs that the policy sees after acting, (K'',); None where what was used is not known."""
+        """The costs that the policy sees after acting, (K'',); None if usage is not known."""
         rules = self.spec.rules
         if rules is None or not len(self.late):
             return np.empty(0)
@@ -191,10 +191,10 @@ class Reader:
 
 
 def log_of(journal: Journal, *, trust: bool = False) -> tuple[Log, Spec]:
-    """A journal as a log: what was served live and has its whole outcome, in its order; and its spec.
+    """A journal as a log: decisions that were served live and have their whole outcome, in order; and its spec.
 
-    The log has propensities where those of all decisions are known. Costs that are seen after acting are the log's; rules seen
-    before acting need no log. With `trust` classes of your own that the journal names may run.
+    The log has propensities if those of all decisions are known. Its costs are those that are seen after acting; rules seen before
+    acting need no log. With `trust`, your own classes that the journal names may run.
     """
     record = Record.of(journal, trust=trust)
     spec = record.spec

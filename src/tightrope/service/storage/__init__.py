@@ -1,8 +1,8 @@
 """Where journals are kept: one module for each storage, named like the scheme of its addresses.
 
-To add a storage is to add a module here, with a function `journal(address, experiment, read_only=…)` that returns its `Journal`:
-`tightrope serve --database NAME:…` finds it by its name. Its tests inherit `journal.conformance.JournalSuite`. Where the
-experiments of a process lead or stand by together, it also has `journals(address, experiments)`, which returns those of all.
+To add a storage, add a module here with a function `journal(address, experiment, read_only=…)` that returns its `Journal`:
+`tightrope serve --database NAME:…` finds it by its name. Its tests inherit `journal.conformance.JournalSuite`. If the experiments
+of a process lead or stand by together, it also has `journals(address, experiments)`, which returns all of their journals.
 
 An address may hold a password, so it need not be on the command line: `env:NAME` is what the environment variable NAME holds,
 `file:PATH` what is in a file. No error shows one.
@@ -31,7 +31,7 @@ def storages() -> list[str]:
 
 
 def stated_address(address: str) -> str:
-    """The address itself, also where it is kept in an environment variable (`env:NAME`) or a file (`file:PATH`)."""
+    """The address itself, even if it is in an environment variable (`env:NAME`) or a file (`file:PATH`)."""
     scheme, _, where = address.partition(":")
     if scheme == "env":
         if where not in os.environ:
@@ -65,7 +65,7 @@ def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Jou
 
 
 def open_journal(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
-    """A journal to read: a SQLite file, a folder of them, or an address; of several, by the experiment's name."""
+    """A journal to read: a SQLite file, a folder of them, or an address; `experiment` picks one of several."""
     journal = _found(source, experiment, read_only=True)
     journal.open()
     return journal
@@ -81,7 +81,7 @@ def migrate(address: str, service: str) -> str:
     stated = stated_address(address)
     storage = _storage(stated)
     if not hasattr(storage, "migrate"):
-        scheme = Shown(f"{stated.partition(':')[0]}:…, where there is nothing to migrate")
+        scheme = Shown(f"{stated.partition(':')[0]}:…, which needs no migration")
         raise InvalidInput(field="database", must="be postgresql://…", got=scheme)
     role: str = storage.migrate(stated, stated_address(service))
     return role
@@ -114,11 +114,11 @@ def _found(source: str | os.PathLike[str], experiment: str | None, *, read_only:
 
 def _storage(address: str) -> ModuleType:
     scheme, colon, _ = address.partition(":")
-    # libpq takes both.
+    # libpq accepts both.
     name = "postgresql" if scheme == "postgres" else scheme
     if not colon or name not in storages():
         known = ", ".join(f"{one}:…" for one in [*storages(), "env", "file"])
-        # What follows the scheme may be a password.
+        # The text after the scheme may be a password.
         shown = f"{scheme}:…" if colon else "no scheme"
         raise InvalidInput(field="database", must=f"be one of {known}", got=Shown(shown))
     try:

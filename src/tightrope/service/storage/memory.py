@@ -1,5 +1,5 @@
 """A journal in memory, which keeps nothing: for tests, and to see what durability costs."""
-# What the methods promise is said in `Journal`.
+# `Journal` documents the methods.
 
 from __future__ import annotations
 

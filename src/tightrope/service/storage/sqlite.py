@@ -1,8 +1,8 @@
 """A journal in one SQLite file: write-ahead log, one fsync for each batch, one writer process.
 
 The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that writes, and `NAME.head` tells where the chain ends.
-They are for their owner alone, and so is the folder if it is made here. Other processes may read at any time. What the methods
-promise is said in `Journal`.
+Only their owner may read them, or the folder if it is created here. Other processes of that user may read at any time. `Journal`
+documents the methods.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger("tightrope.service")
 
 _AT_ONCE: Final = 256
 _BUSY_MS: Final = 10_000
-# Decisions wait as long as an erasure waits for readers.
+# Decisions wait while an erasure waits for readers.
 _READERS_MS: Final = 500
 APPLICATION: Final = 0x74726A31  # "trj1"
 
@@ -46,7 +46,7 @@ def journal(address: str, experiment: str, *, read_only: bool = False) -> Sqlite
 
 
 class SqliteJournal(Journal):
-    """The journal in the file at `path`; with `read_only` without the lock, also while another process writes.
+    """The journal in the file at `path`; with `read_only` it needs no lock, even while another process writes.
 
     `vfs` names an apsw VFS to go through instead of the operating system's, for tests that lose power. Of SQLite's settings of
     `synchronous` only FULL keeps the promise of `append`; NORMAL is the control that shows a test can fail.
@@ -61,7 +61,7 @@ class SqliteJournal(Journal):
         synchronous: str = "FULL",
     ) -> None:
         self.path = Path(path)
-        # A file system of a test's own has files of its own.
+        # A test's own file system has its own files.
         self.head_file = self.path.with_suffix(".head") if vfs is None else None
         self._read_only = read_only
         self._vfs = vfs
@@ -72,7 +72,7 @@ class SqliteJournal(Journal):
         self._connection: apsw.Connection | None = None
 
     def open(self) -> bool:
-        """Lock, open or make the file, and bring what is in the write-ahead log into it."""
+        """Lock, open or create the file, and copy the write-ahead log into it."""
         if self._connection is not None:
             return True
         flags = apsw.SQLITE_OPEN_READONLY
@@ -112,7 +112,7 @@ class SqliteJournal(Journal):
                     connection.executemany("DELETE FROM snapshot WHERE position = ?", zip(drop))
                 connection.execute("COMMIT")
             except (apsw.Error, OSError):
-                # The connection stays open: to open the file again would bring frames back to life whose fsync has failed.
+                # The connection stays open: reopening the file would revive frames whose fsync failed.
                 with contextlib.suppress(apsw.Error):
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
@@ -122,7 +122,7 @@ class SqliteJournal(Journal):
                 self._empty_log(0)
 
     def overwrite(self, rows: Sequence[Row]) -> None:
-        """What was there is zeros in the file, and the write-ahead log is emptied, as soon as no reader is in the way."""
+        """The old data is overwritten with zeros, and the write-ahead log is emptied as soon as no reader is in the way."""
         data = [(row.data, row.position) for row in rows]
         with self._opened() as connection:
             with connection:
@@ -136,13 +136,13 @@ class SqliteJournal(Journal):
             log.warning(words, self.path)
 
     def probe(self) -> None:
-        """Write a page, and bring the log into the file, which is what needs room."""
+        """Write a page, and copy the log into the file, which is what needs space."""
         with self._opened() as connection:
             connection.execute("UPDATE probe SET count = count + 1")
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
-        # In one query for many, with room for a power of two: so there are few different queries to prepare.
+        # One query for many, padded to a power of two, so that there are few different queries to prepare.
         wanted, found = list(event_ids), []
         for start in range(0, len(wanted), _AT_ONCE):
             some = wanted[start : start + _AT_ONCE]
@@ -193,7 +193,7 @@ class SqliteJournal(Journal):
             return None
 
     def _empty_log(self, patience: int) -> None:
-        """Bring all of the write-ahead log into the file and empty it, unless a reader keeps it for so many milliseconds."""
+        """Copy all of the write-ahead log into the file and empty it, unless a reader holds it for that many milliseconds."""
         with self._opened() as connection:
             connection.set_busy_timeout(patience)
             try:
@@ -246,11 +246,11 @@ class SqliteJournal(Journal):
     def _prepare(self, connection: apsw.Connection) -> None:
         mode = connection.pragma("journal_mode", "wal")
         if mode != "wal":
-            words = f"the file system has no write-ahead log for SQLite: it answers {mode!r}."
+            words = f"the file system does not support SQLite's write-ahead log: it answers {mode!r}."
             raise JournalError(f"{self.path}: {words}")
         connection.pragma("synchronous", self._synchronous)
         connection.pragma("wal_autocheckpoint", 4000)
-        # Always: pages that are split, and snapshots that are dropped, would leave copies behind of what is erased later.
+        # Always: split pages and dropped snapshots would leave copies of data that is erased later.
         connection.pragma("secure_delete", True)
         # Frames that an earlier process left in the log may never have reached the disk; this writes them again.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

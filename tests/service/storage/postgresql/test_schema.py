@@ -132,7 +132,7 @@ def test_the_databases_formula_for_erasure_is_the_chains(schema: Any, size: int)
 def test_a_service_that_owns_its_tables_works_and_says_so(schema: Any, caplog: Any) -> None:
     with caplog.at_level(logging.WARNING, "tightrope.service"):
         bench = served(schema("owner"))
-    assert "may change journal rows: `tightrope migrate`" in caplog.text
+    assert "may change journal rows; `tightrope migrate`" in caplog.text
     assert bench.ask(handlers.erase, ErasureRequest(event_ids=["visit-3"])).status == 200
     assert verify(bench.journal).erased > 0
     bench.experiment.close()
@@ -165,7 +165,7 @@ def test_what_migrate_refuses(schema: Any) -> None:
         migrate(schema("owner"), schema("owner"))
     with pytest.raises(InvalidInput, match="must name its role"):
         migrate(schema("owner"), "postgresql://127.0.0.1/x")
-    with pytest.raises(InvalidInput, match="but got sqlite:…, where there is nothing to migrate"):
+    with pytest.raises(InvalidInput, match="but got sqlite:…, which needs no migration"):
         migrate("sqlite:data", schema("service"))
     with pytest.raises(JournalError) as told:
         migrate(schema("stranger"), schema("service"))
@@ -173,7 +173,7 @@ def test_what_migrate_refuses(schema: Any) -> None:
 
 
 def test_without_tables_the_service_says_what_to_run(schema: Any) -> None:
-    with pytest.raises(JournalError, match="run `tightrope migrate` with the role that shall own them"):
+    with pytest.raises(JournalError, match="run `tightrope migrate` with the role that should own them"):
         PostgresJournal(schema("stranger"), "roles").open()
 
 

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL on which nothing waits for ever, and whose errors never show a password."""
+"""A PostgreSQL connection that never waits for ever, and whose errors never show a password."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 # Seconds until a server that does not answer is given up, and its connection with it.
 PATIENCE: Final = 4.0
-# A long message gets a second more for so many bytes.
+# A long message gets an extra second per this many bytes.
 BYTES_A_SECOND: Final = 2e6
 _FILE: Final = Path(__file__).with_name("statements.sql").read_text(encoding="utf-8")
 _, *_named = re.split(r"^-- (\w+)\n", _FILE.format(last_by_event=LAST_BY_EVENT), flags=re.MULTILINE)
@@ -36,7 +36,7 @@ _, *_named = re.split(r"^-- (\w+)\n", _FILE.format(last_by_event=LAST_BY_EVENT),
 SQL: Final = dict(zip(_named[::2], _named[1::2], strict=True))
 _DONE: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
-# Connections that were given up: the server may still work for them, or wait for a replica, for ever.
+# Abandoned connections: the server may still be working for them, or waiting for a replica, for ever.
 _given_up: dict[str, set[str]] = {}
 
 
@@ -48,11 +48,11 @@ class Statement(NamedTuple):
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection on which every statement is answered within `PATIENCE` seconds, or fails; then it is of no use any more."""
+    """A connection on which every statement is answered within `PATIENCE` seconds, or fails; after a failure it is unusable."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        # By what the server knows it, and the statements that are prepared on it.
+        # The server's id for it, and the statements prepared on it.
         self.token = ""
         self._statements: set[str] = set()
 
@@ -71,7 +71,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return super().wait(gen, interval, PATIENCE if timeout is None else timeout)
 
     def call(self, statement: Statement, parameters: Sequence[bytes | None]) -> pq.abc.PGresult:
-        """Run a prepared statement without what Psycopg does for convenience, which takes longer than the statement."""
+        """Run a prepared statement without Psycopg's conveniences, which take longer than the statement."""
         size = sum(len(one) for one in parameters if one is not None)
         deadline = time.monotonic() + PATIENCE + size / BYTES_A_SECOND
         connection, name = self.pgconn, statement.name.encode()
@@ -111,9 +111,9 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
 
 def connect(url: str) -> Connection:
-    """Connect within `PATIENCE` seconds, and end what is left of connections that were given up.
+    """Connect within `PATIENCE` seconds, and terminate what is left of abandoned connections.
 
-    `JournalUnreachable`: there is no connection to be had now. `JournalError`: the database is not in UTF-8.
+    `JournalUnreachable`: no connection is possible now. `JournalError`: the database is not in UTF-8.
     """
     token = f"tightrope {uuid.uuid4().hex}"
     try:
@@ -140,8 +140,8 @@ def connect(url: str) -> Connection:
             f"PostgreSQL: the database's encoding must be UTF8, but is {shown}: it can't hold every event_id."
         )
     try:
-        # Whoever waits for a row stops waiting before it is given up, so that nothing happens after that. Every query has an index,
-        # also where the server's statistics are of a time when the journal was short.
+        # A statement stops waiting for a row before we abandon it, so that nothing happens afterwards. Every query uses an index,
+        # even if the server's statistics date from when the journal was short.
         waiting = f"SET lock_timeout = {int(PATIENCE * 500)}"
         connection.execute(f"SET synchronous_commit = on; {waiting}; SET enable_seqscan = off")
         for one in list(_given_up.get(url, ())):
@@ -155,7 +155,7 @@ def connect(url: str) -> Connection:
 
 
 def warn_unverified(url: str) -> None:
-    """Say it where a server on another machine need not show who it is: `sslmode` is then what the address lacks."""
+    """Warn if a server on another machine need not prove its identity: the address then lacks `sslmode`."""
     try:
         stated = conninfo_to_dict(url)
     except psycopg.Error:
@@ -164,12 +164,12 @@ def warn_unverified(url: str) -> None:
     mode = stated.get("sslmode") or os.environ.get("PGSSLMODE", "prefer")
     elsewhere = [one for one in hosts if not re.fullmatch(r"|/.*|localhost|127\.[\d.]+|::1", one)]
     if elsewhere and mode not in ("verify-ca", "verify-full"):
-        words = "the database at %s need not show who it is: add sslmode=verify-full to its address"
+        words = "the database at %s need not prove its identity; add sslmode=verify-full to its address"
         log.warning(words, ", ".join(elsewhere))
 
 
 def give_up(url: str, connection: Connection) -> None:
-    """Let go of a connection that may still be at work; the next one to this server ends it there."""
+    """Abandon a connection that may still be at work; the next one to this server terminates it there."""
     if not connection.closed:
         _given_up.setdefault(url, set()).add(connection.token)
     connection.close()
@@ -182,13 +182,13 @@ def failure(url: str, error: Exception, kind: type[JournalError] = JournalError)
 
 
 def redacted(text: str, url: str) -> str:
-    """`text` without what of `url` may be a password, also where the URL is malformed.
+    """`text` without any part of `url` that may be a password, even if the URL is malformed.
 
     >>> redacted('no host "x@db" for postgresql://me:s3cret%21x@db/journal: s3cret!x', "postgresql://me:s3cret%21x@db/journal")
     'no host "x@db" for postgresql://me:***@db/journal: ***'
     """
     found = re.findall(r"://[^:/?#]*:(.*)@", url) + re.findall(r"[?&\s]password=([^&\s]*)", url)
-    # A '@' or a '/' that should have been written as %40 or %2F: libpq then speaks of pieces of the password.
+    # A '@' or a '/' that should have been written as %40 or %2F: libpq then shows pieces of the password.
     pieces = [piece for one in found for piece in re.split(r"[@/?#:]", one) if len(piece) > 2]
     for secret in sorted({*found, *pieces, *map(unquote, found)}, key=len, reverse=True):
         if secret:

@@ -1,7 +1,7 @@
 """The journal of one experiment in PostgreSQL.
 
-Every append names the term of the process's lease (`lease`) and writes nothing if that is over; the primary key keeps a second
-writer out even if a lease were ever lost. What the methods promise is said in `Journal`.
+Every append names the term of the process's lease (`lease`) and writes nothing if the term is over; the primary key keeps a second
+writer out even if a lease were lost. `Journal` documents the methods.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _APPEND_ALL: Final = Statement(
 )
 _FIND: Final = Statement("find", (_TEXT, _ARRAYS[_TEXT]))
 
-# 8 MiB: of 5 million events one in 250 that is new is asked for all the same, of 20 million one in 4.
+# 8 MiB: after 5 million events, one new event in 250 is looked up needlessly; after 20 million, one in 4.
 _BITS: Final = 1 << 26
 _places: Final = struct.Struct("<4I").unpack
 
 
 class KnownEvents:
-    """A Bloom filter of event ids, to be believed once it is `complete`: what it does not know is new, what it knows may be."""
+    """A Bloom filter of event ids, valid once it is `complete`: an id that it does not know is new, one that it knows may be."""
 
     def __init__(self) -> None:
         self.complete = False
@@ -83,7 +83,7 @@ class KnownEvents:
 class PostgresJournal(Journal):
     """The journal of one experiment in the database at `url`, as libpq reads it; `read_only` needs no lease.
 
-    `lease` is shared by all experiments of a process; by default there is one for this experiment alone.
+    `lease` is shared by all experiments of a process; by default it is only for this experiment.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class PostgresJournal(Journal):
         return PostgresJournal(self._url, self._experiment, read_only=True)
 
     def open(self) -> bool:
-        """Connect, and begin a term of one's own; False while another process has the lease."""
+        """Connect, and begin a new term; False while another process has the lease."""
         if not self._read_only and not self._lease.acquire(self._experiment):
             self._let_go()
             return False
@@ -116,7 +116,7 @@ class PostgresJournal(Journal):
             if self._read_only:
                 require_format(connection)
                 return True
-            # What an earlier connection of ours may still do comes to nothing from here on.
+            # From here on, nothing that an earlier connection of ours still does has any effect.
             found = connection.execute(SQL["next_term"], (self._experiment, self._lease.holder)).fetchone()
         except (psycopg.Error, JournalError) as error:
             raise self._lost(error) from None
@@ -148,7 +148,7 @@ class PostgresJournal(Journal):
         return self._beside(which, position, self._experiment)
 
     def _beside(self, which: str, *bindings: Any) -> list[Row]:
-        """Rows, on a connection that is made for it: a process that stands by has none."""
+        """Rows, read on a temporary connection: a process that stands by has none."""
         connection = connect(self._url)
         query = f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND {which}"
         try:
@@ -177,14 +177,14 @@ class PostgresJournal(Journal):
             raise self._lost(JournalError("another process has taken over; nothing was written."))
 
     def overwrite(self, rows: Sequence[Row]) -> None:
-        """What was there is vacuumed away, snapshots too; the server's files, its own log and its replicas follow in their time."""
-        # The function takes out what is sealed, whatever the rows here say: this role may not change rows in any other way.
+        """The old data is vacuumed away, snapshots too; the server's files, its own log and its replicas follow in time."""
+        # The function removes the sealed part, whatever the rows here say: this role may not change rows in any other way.
         values = (self._experiment, self._term, [row.position for row in rows])
         with self._opened() as connection, connection.transaction():
             [written] = connection.execute("SELECT tightrope_erase(%s, %s, %s)", values).fetchone() or [0]
         if written != len(rows):
             raise self._lost(JournalError("another process has taken over; nothing was erased."))
-        # Of large tables that takes a while, which nobody need wait for.
+        # For large tables this takes a while, and nobody needs to wait for it.
         vacuum = threading.Thread(target=self._vacuum, name="vacuum", daemon=True)
         vacuum.start()
         vacuum.join(PATIENCE)
@@ -237,7 +237,7 @@ class PostgresJournal(Journal):
             self._lease.release(self._experiment)
 
     def _vacuum(self) -> None:
-        """On a connection of its own, with all the time that it takes; a role that may not vacuum leaves it to the server."""
+        """On its own connection, without a time limit; a role that may not vacuum leaves it to the server."""
         try:
             with psycopg.connect(
                 self._url, autocommit=True, connect_timeout=math.ceil(PATIENCE)
@@ -250,7 +250,7 @@ class PostgresJournal(Journal):
             log.warning("erased, but not vacuumed: %s", failure(self._url, error))
 
     def _learn_events(self, known: KnownEvents) -> None:
-        """On a thread and a connection of its own, page by page: what was in the journal before the term began."""
+        """Read the event ids from before the term, page by page, on its own thread and connection."""
         last: str | None = ""
         known.note([last])
         try:
@@ -262,7 +262,9 @@ class PostgresJournal(Journal):
                     # Decisions go first.
                     time.sleep(_PAUSE)
         except (psycopg.Error, JournalError) as error:
-            log.warning("experiment %r: the database is asked about every event: %s", self._experiment, error)
+            log.warning(
+                "experiment %r: every event must be looked up in the database: %s", self._experiment, error
+            )
         else:
             known.complete = True
 
@@ -276,7 +278,7 @@ class PostgresJournal(Journal):
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Connection]:
-        """The connection; after any error on it `open` is needed."""
+        """The connection; after any error on it, call `open` again."""
         if self._connection is None:
             raise JournalError("the journal is not open.")
         try:
@@ -291,13 +293,13 @@ class PostgresJournal(Journal):
             self._connection = None
 
     def _lost(self, error: psycopg.Error | JournalError) -> JournalError:
-        """After any error the connection goes: `open` takes a new one, and a new term."""
+        """After any error the connection is dropped: `open` makes a new one, and a new term."""
         self._let_go()
         return error if isinstance(error, JournalError) else failure(self._url, error)
 
 
 def _place(url: str, experiment: str) -> str | None:
-    """Which journal in which database of which server; None for a URL that can't be read, of which `connect` speaks."""
+    """Which journal in which database of which server; None for an invalid URL, which `connect` reports."""
     try:
         known = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error:

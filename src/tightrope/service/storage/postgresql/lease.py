@@ -1,13 +1,13 @@
 """Which process writes: the lease of some experiments in a PostgreSQL database, all of them or none.
 
-The process that holds it shows a sign of life (`beat`) every `BEAT` seconds. Others watch: they take the lease over when it is
-given back, when the connection that its holder beats on is gone, or when there was no sign of life for `LEASE` seconds of their own
-steady clocks. No wall clock matters. The holder, for its part, takes the lease for lost `LEASE` seconds after it sent the last beat
-that the database confirmed: it stops before another begins, also if it was not running in between.
+The process that holds it sends a heartbeat (`beat`) every `BEAT` seconds. Others watch: they take over the lease when it is given
+back, when the holder's heartbeat connection is gone, or when there was no heartbeat for `LEASE` seconds on their own steady clocks.
+No wall clock matters. The holder, for its part, considers the lease lost `LEASE` seconds after it sent the last heartbeat that the
+database confirmed: it stops before another begins, even if it was suspended in between.
 
-What keeps two from writing all the same is the `term` in the lease's row: it grows when the lease changes hands and when a holder
-opens its journal anew, and every statement that writes to a journal locks the row and names its term. A statement of an earlier
-term writes nothing. Every change of a row is a single statement, so no process that stops in the middle leaves it locked.
+The `term` in the lease's row still keeps two from writing: it grows when the lease changes hands and when a holder reopens its
+journal, and every statement that writes to a journal locks the row and names its term. A statement of an earlier term writes
+nothing. Every change of a row is a single statement, so no process that stops in the middle leaves it locked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEASE: Final = 4.0
 
 
 class Lease:
-    """The right to write the journals of some experiments, held by one process at a time and kept by a thread of its own."""
+    """The right to write the journals of some experiments, held by one process at a time and kept alive by its own thread."""
 
     def __init__(self, url: str, experiments: Sequence[str]) -> None:
         self.holder = uuid.uuid4().hex
@@ -43,7 +43,7 @@ class Lease:
         self._connection: Connection | None = None
         self._until = 0.0
         self._trouble: JournalError | None = None
-        # What was seen of the others' signs of life, and when it was new.
+        # The last heartbeat seen from others, and when it was new.
         self._seen: list[tuple[int, int]] = []
         self._seen_at = 0.0
         self._users: set[str] = set()
@@ -53,7 +53,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether it is this process's now; it may be another's from the next moment on."""
+        """Whether this process holds it now; another may hold it the next moment."""
         return time.monotonic() < self._until
 
     def acquire(self, experiment: str) -> bool:
@@ -70,11 +70,11 @@ class Lease:
         return self.held
 
     def stand_aside(self, experiment: str, aside: bool) -> None:
-        """Whether an experiment can't go on with its journal: then the lease is left to others."""
+        """Whether an experiment can't continue with its journal: then the lease is left to others."""
         (self._aside.add if aside else self._aside.discard)(experiment)
 
     def release(self, experiment: str) -> None:
-        """An experiment needs it no more; after the last one it is given back."""
+        """An experiment no longer needs it; after the last one it is given back."""
         self._users.discard(experiment)
         thread = self._thread
         if not self._users and thread is not None:
@@ -92,7 +92,7 @@ class Lease:
             try:
                 self._connection.execute(SQL["give_back"], (self._names, self.holder))
             except psycopg.Error as error:
-                log.warning("the lease is not given back: %s", failure(self._url, error))
+                log.warning("the lease could not be given back: %s", failure(self._url, error))
             self._connection.close()
             self._connection = None
 
@@ -108,7 +108,7 @@ class Lease:
                 self._connection = None
             self._trouble = error if isinstance(error, JournalError) else failure(self._url, error)
             if not isinstance(error, JournalError | psycopg.Error):
-                log.exception("the lease is lost by an error of ours")
+                log.exception("the lease was lost because of an internal error")
             return
         self._until = began + LEASE if mine else 0.0
 

@@ -1,9 +1,8 @@
 """The tables of all experiments in a PostgreSQL database, and who may do what with them.
 
-`make_tables` makes them where they are missing: the role that does so owns them, and may do anything. `migrate` makes them for a
-service with a role of its own, which may read and append to journals but neither change nor delete what is in them. What erasure
-needs it has as a function of the owner's, `tightrope_erase`: that takes the sealed part out of rows, by the same formula as
-`chain.erase`, and can do nothing else to them.
+`make_tables` creates missing ones: the role that does so owns them, and may do anything. `migrate` creates them for a service with
+its own role, which may read and append to journals but not change or delete their content. For erasure it has the owner's function
+`tightrope_erase`, which removes the sealed part of rows, by the same formula as `chain.erase`, and can do nothing else to them.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ _FUNCTION: Final = "tightrope_erase(text, bigint, bigint[])"
 
 
 def make_tables(connection: Connection) -> None:
-    """Make what is not there yet, one process after the other, and say so where the role may do more than it needs to."""
+    """Create what is missing, one process at a time, and warn if the role may do more than it needs to."""
     try:
         if not _are_there(connection):
             _make(connection)
     except psycopg.errors.InsufficientPrivilege:
         raise JournalError(
-            "PostgreSQL: the tables are missing, and this role may not make them: run `tightrope migrate` with the role that "
-            "shall own them (docs/containers.md)."
+            "PostgreSQL: the tables are missing, and this role may not create them: run `tightrope migrate` with the role that "
+            "should own them (docs/containers.md)."
         ) from None
     require_format(connection)
     may_change = "SELECT has_table_privilege('tightrope_journal', 'UPDATE, DELETE, TRUNCATE')"
     if connection.execute(may_change).fetchone() == (True,):
         log.warning(
-            "the database's role may change journal rows: `tightrope migrate` makes one for the service that may not"
+            "the service's database role may change journal rows; `tightrope migrate` creates one that may not"
         )
 
 
 def migrate(url: str, service: str) -> str:
     """Make the tables as the role of `url`, which owns them from then on, and let the role of the address `service` use them.
 
-    That role is made where it is missing, with the password of the address. Returns its name. It may be run again at any time.
+    That role is created if it is missing, with the password of the address. Returns its name. It may be run again at any time.
     """
     try:
         stated = conninfo_to_dict(service)
@@ -64,7 +63,7 @@ def migrate(url: str, service: str) -> str:
     try:
         if connection.info.user == role:
             raise InvalidInput(
-                f"database and service must have different roles, but both have {role!r}: who owns the tables can change them."
+                f"database and service must have different roles, but both have {role!r}: the owner of the tables can change them."
             )
         with connection.transaction():
             connection.execute("SET LOCAL client_min_messages = warning")
@@ -90,7 +89,7 @@ def require_format(connection: Connection) -> None:
 
 
 def _are_there(connection: Connection) -> bool:
-    """Whether tables and function are there; who may not make them need not try."""
+    """Whether tables and function exist, so that a role that may not create them need not try."""
     asked = [f"to_regclass('{table}') IS NOT NULL" for table in _TABLES]
     query = f"SELECT {' AND '.join(asked)} AND to_regprocedure('{_FUNCTION}') IS NOT NULL"
     return connection.execute(query).fetchone() == (True,)
@@ -99,7 +98,7 @@ def _are_there(connection: Connection) -> bool:
 def _make(connection: Connection, *, commits: bool = True) -> None:
     [(schema,)] = connection.execute("SELECT quote_ident(current_schema())").fetchall()
     made = _SCHEMA.format(schema=schema, format=FORMAT, last_by_event=LAST_BY_EVENT)
-    # In one message, so that a process that stops in the middle keeps no one waiting.
+    # In one message, so that a process that stops in the middle keeps nobody waiting.
     connection.execute(f"BEGIN; {made} COMMIT" if commits else made)
 
 
@@ -115,7 +114,7 @@ def _make_role(connection: Connection, role: str, password: str | None) -> None:
 
 
 def _own(connection: Connection) -> None:
-    """Take over tables that the service's role made itself, in an earlier life with one role."""
+    """Take over tables that the service's role created itself, when there was only one role."""
     query = "SELECT relname FROM pg_class WHERE oid = to_regclass(%s) AND relowner <> current_user::regrole"
     for table in _TABLES:
         if connection.execute(query, (table,)).fetchone() is not None:
@@ -130,5 +129,5 @@ def _grant(connection: Connection, role: str) -> None:
     [(schema, who)] = connection.execute(quoted, (role,)).fetchall()
     connection.execute(_RIGHTS.format(schema=schema, role=who))
     if connection.info.server_version >= 170_000:
-        # What an erasure vacuums: before this version only the owner can be allowed to.
+        # For the vacuum after an erasure: before this version only the owner may do that.
         connection.execute(f"GRANT MAINTAIN ON tightrope_journal, tightrope_snapshot TO {who}")
