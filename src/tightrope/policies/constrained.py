@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -18,7 +17,7 @@ from tightrope.models.sizes import Sizes, Unsized, read_model
 from tightrope.offer import Offer, OfferReader
 from tightrope.policies.decision import NOBODY, Decision, Quote, Sampling
 from tightrope.policies.hooks import PolicyHooks, arguments_in, learnt_by
-from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, NEVER, PendingDecisions
 from tightrope.policies.policy import ROUND, Policy
 from tightrope.policies.rule_costs import RuleCosts
 from tightrope.policies.sizing import Context, numbers_of, sizes_in, sizes_of_rows
@@ -45,7 +44,7 @@ class Constrained(Policy):
     _asked: dict[str, Model | Unsized | None]
     # Compiled code for offers of all actions, once there is any, and the round before which it does.
     _fast: Any
-    _wake: float
+    _wake: int
 
     @abstractmethod
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
@@ -213,7 +212,7 @@ class Constrained(Policy):
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(self._input.columns) else 0)
         self._pending = PendingDecisions()
         self._watch, self._look_at = Watch(self._n_constraints), LOOK_EVERY
-        self._fast, self._wake = None, math.inf
+        self._fast, self._wake = None, NEVER
 
     def _settings(self) -> dict[str, Any]:
         return {

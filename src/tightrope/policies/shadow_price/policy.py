@@ -163,7 +163,7 @@ class ShadowPrice(Constrained):
         # Compiled code for plain arrays, from the first decision on, and the number of the first that must take the careful way
         # again, for it has prices to work on.
         self._fast: ShadowPath | None = None
-        self._wake: float = 0
+        self._wake = 0
         self._label()
 
     def _label(self) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tightrope.kernels import shadow, shadow_solve, standardised
 from tightrope.models import hooks
-from tightrope.policies.pending import AWAITS_COSTS, Pending
+from tightrope.policies.pending import AWAITS_COSTS, NEVER, Pending
 from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
 from tightrope.policies.shadow_price.sampling import member_of
@@ -114,13 +114,13 @@ class Prices:
             )  # fmt: skip
             solve.sums[:] += solve.weights[r] * (drawn if spread is None else spread), solve.weights[r]
 
-    def next_work(self, made: int) -> float:
+    def next_work(self, made: int) -> int:
         """The number of the first decision that has prices to work on, `made` having been made."""
         if not self.K:
-            return np.inf
+            return NEVER
         if self.solve is not None:
-            return 0.0
-        return float(made + self.core[shadow.NEXT_SOLVE] - self.core[shadow.ROUNDS] - 1.0)
+            return 0
+        return int(made + self.core[shadow.NEXT_SOLVE] - self.core[shadow.ROUNDS] - 1.0)
 
     def solve_next(self) -> None:
         """Drop a solve in progress, and start one in the next round."""
