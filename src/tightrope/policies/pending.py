@@ -60,6 +60,13 @@ class PendingDecisions(dict[int, Pending]):
         del self[number]
         self.version += 1
 
+    def awaiting_costs(self) -> list[int]:
+        return [number for number, one in self.items() if one[0] & AWAITS_COSTS]
+
+    def go_on_as(self, other: PendingDecisions) -> None:
+        """Take decisions and quotes of another policy for those of this one."""
+        self.owner, self.version = other.owner, other.version
+
     def restate(self, number: int, psi: Array) -> None:
         """Keep other ψ, and what stands behind it, for a decision."""
         entry = self[number]

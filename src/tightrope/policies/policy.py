@@ -144,15 +144,39 @@ class Policy:
             self._learn_costs(pending, costs)
 
     def _kept_lengths(self) -> tuple[int, int]:
-        """How many numbers φ and ψ of a pending decision have."""
+        """How many numbers φ and ψ of a pending decision have, with what stands behind ψ."""
         return (
             0 if self._reward is None else self._reward.n_features,
-            0 if self._cost is None else self._cost.n_features,
+            (0 if self._cost is None else self._cost.n_features) + self._n_booked(),
         )
+
+    def _n_booked(self) -> int:
+        """How many estimated costs stand behind ψ of a pending decision."""
+        return 0
 
     def _arrays(self) -> Arrays:
         """Further state by name, the arrays themselves, of constant shapes; `rewards/…` and `usage/…` is what was learnt."""
         return {}
+
+    def _more_state(self) -> Arrays:
+        """State by name whose arrays grow and shrink, copied."""
+        return {}
+
+    def _load_more(self, arrays: Arrays) -> None:
+        """Become what gave `_more_state`; all else is loaded."""
+
+    def _resume_more(self, then: Arrays) -> None:
+        """Take over what else the state of another policy has; see `_resume`."""
+
+    def _forget_more(self, numbers: Collection[int]) -> None:
+        """Drop what else is kept of the inputs of some decisions; see `_forget_inputs`."""
+
+    def _settled(self) -> None:
+        """An outcome has come, or is not waited for any longer."""
+
+    def _own_background(self) -> list[BackgroundWork]:
+        """What is done in the background beside the fits of models."""
+        return []
 
     def _setting(self) -> Setting:
         return self._asks()
@@ -460,6 +484,7 @@ class Policy:
         if w is not None:
             self._book_costs(w)
         self._pending.learnt(number, parts)
+        self._settled()
 
     def _costs_can_come(self) -> bool:
         """Whether costs are seen after acting; refused where all were seen before."""
@@ -481,7 +506,8 @@ class Policy:
                 self._pending.version += 1
 
     def _background(self) -> list[BackgroundWork]:
-        return [one for model in self._models_of_its_own() for one in hooks.background(model)]
+        fits = [one for model in self._models_of_its_own() for one in hooks.background(model)]
+        return [*fits, *self._own_background()]
 
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come. What deciding has changed stays."""
@@ -490,13 +516,14 @@ class Policy:
     def _forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop what is kept of the inputs of some decisions, by their numbers: those that are pending, and rows that models keep.
 
-        What was learnt from them in sums stays. A policy that keeps more of its rounds drops that too. What it does depends only on
+        What was learnt from them in sums stays. A policy that keeps more drops that too (`_forget_more`). All this depends only on
         the state: a policy that is restored from its `state` afterwards decides the same.
         """
         for number in sorted({*numbers} & {*self._pending}):
             self.forget(number)
         for model in self._models_of_its_own():
             hooks.forget_inputs(model, numbers)
+        self._forget_more(numbers)
         self._pending.version += 1
 
     # Save, restore, copy
@@ -513,6 +540,7 @@ class Policy:
         return {
             **self._pending.arrays(*self._kept_lengths()),
             **{name: array.copy() for name, array in self._all_arrays().items()},
+            **self._more_state(),
         }
 
     def _restore(self, settings: dict[str, Any], arrays: Arrays) -> None:
@@ -537,6 +565,7 @@ class Policy:
             mine = self._all_arrays().get(name)
             if mine is not None and mine.shape == array.shape:
                 mine[...] = array
+        self._resume_more(then)
         self._pending.made = old.hooks.pending.made
         self._pending.version += 1
         self._pending.update(old.hooks.pending)
@@ -547,16 +576,26 @@ class Policy:
         Decisions keep their numbers. Those that were pending then and still are stay pending; unless `learnt_only`, younger ones
         are dropped.
         """
+        then = self._state_before(then)
         now, pending = self._state(), dict(self._pending)
         if learnt_only:
             then = {**now, **{name: then[name] for name in now if self._is_learnt(name)}}
+        awaited = then["pending/number"][then["pending/awaits"] & AWAITS_COSTS != 0].tolist()
         dropped = [] if learnt_only else sorted(set(pending) - set(then["pending/number"].tolist()))
         kept = {name: array for name, array in now.items() if name.startswith("pending/") or name == "made"}
         self._load({**then, **kept})
         self._pending.update(pending)
         for number in dropped:
             del self._pending[number]
+        self._rolled_back(learnt_only or awaited == self._pending.awaiting_costs())
         return dropped
+
+    def _state_before(self, then: Arrays) -> Arrays:
+        """The state that one from before stands for."""
+        return then
+
+    def _rolled_back(self, same_costs_awaited: bool) -> None:
+        """Take note that an earlier state has come back; whether the same costs were awaited then, or all of them still are."""
 
     def _is_learnt(self, name: str) -> bool:
         """Whether an array of the state is of a model, or means of outcomes, rather than of rounds, queues and budgets."""
@@ -570,6 +609,7 @@ class Policy:
         self._pending.version += 1
         self._pending.restore(arrays, *self._kept_lengths(), self._n_actions)
         self._watch = Watch(self._n_constraints, self._pending.made)
+        self._load_more(arrays)
 
     def copy(self, seed: int | None = None) -> Self:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""
@@ -577,7 +617,11 @@ class Policy:
         if seed is not None and "seed" in settings:
             settings["seed"] = seed
         settings["owner"] = secrets.randbits(63)
-        return restored(type(self), settings, self._state())
+        return restored(type(self), settings, self._state_for(seed))
+
+    def _state_for(self, seed: int | None) -> Arrays:
+        """The state of a copy that draws by another seed, if one is given."""
+        return self._state()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For worker processes: what is saved is all there is. Classes of models come along: none may know their names there."""

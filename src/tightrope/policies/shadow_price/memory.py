@@ -96,14 +96,23 @@ class RoundMemory:
     `decisions` has for each slot the number of the decision that was made in the round.
     """
 
-    def __init__(self) -> None:
-        self.slots: list[int] = []
-        self.decisions: list[int] = []
-        self.entries: list[Remembered | None] = []
-        self.counts: list[int] = []
+    def __init__(
+        self,
+        slots: Sequence[int] = (),
+        decisions: Sequence[int] = (),
+        entries: Sequence[Remembered | None] = (),
+    ) -> None:
+        self.slots, self.decisions, self.entries = list(slots), list(decisions), list(entries)
+        size = len(self.entries)
+        self.counts: list[int] = np.bincount(np.array(self.slots, dtype=np.int64), minlength=size).tolist()
+        if len(self.decisions) != len(self.slots):
+            raise ValueError("memory/decisions must have a number for each of memory/slots")
+        if len(self.counts) != size:
+            raise ValueError("memory/slots names rounds that memory/numbers does not have")
         self._marks: list[float] = []
         self._numbers: dict[float, list[int]] = {}
-        self._free: list[int] = []
+        self._mark_all()
+        self._free = [number for number, entry in enumerate(self.entries) if entry is None]
         self._catalogues: list[Array] = []
 
     def __len__(self) -> int:
@@ -241,21 +250,11 @@ class RoundMemory:
 
     @classmethod
     def restore(cls, arrays: Arrays) -> tuple[RoundMemory, list[Remembered]]:
-        memory = cls()
-        memory.slots, memory.decisions = arrays["slots"].tolist(), arrays["decisions"].tolist()
-        numbers = arrays["numbers"].tolist()
-        size = max(numbers, default=-1) + 1
-        memory.entries = [None] * size
-        memory.counts = np.bincount(arrays["slots"].astype(np.int64), minlength=size).tolist()
-        if len(memory.decisions) != len(memory.slots):
-            raise ValueError("memory/decisions must have a number for each of memory/slots")
-        if len(memory.counts) != size:
-            raise ValueError("memory/slots names rounds that memory/numbers does not have")
-        kept = unpack(arrays)
+        numbers, kept = arrays["numbers"].tolist(), unpack(arrays)
+        entries: list[Remembered | None] = [None] * (max(numbers, default=-1) + 1)
         for number, entry in zip(numbers, kept):
-            memory.entries[number] = entry
-        memory._mark_all()
-        memory._free = [number for number, entry in enumerate(memory.entries) if entry is None]
+            entries[number] = entry
+        memory = cls(arrays["slots"].tolist(), arrays["decisions"].tolist(), entries)
         return memory, kept
 
 

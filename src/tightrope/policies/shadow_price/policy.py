@@ -26,7 +26,7 @@ from tightrope.policies.shadow_price.beliefs import Beliefs, Rewards
 from tightrope.policies.shadow_price.explain import choice_probabilities, unpack_trace
 from tightrope.policies.shadow_price.fast_path import ShadowPath
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
-from tightrope.policies.shadow_price.prices import CompiledState, Prices, loaded_memory, work_of_a_row
+from tightrope.policies.shadow_price.prices import CompiledState, Prices, work_of_a_row
 from tightrope.policies.shadow_price.sampling import follow_member, sampling_for, weigh_gaps
 from tightrope.policies.sizing import read_context
 from tightrope.policies.state_file import Arrays
@@ -233,16 +233,12 @@ class ShadowPrice(Constrained):
 
     # Learn
 
-    def _learn_parts(self, decision: Decision | int, reward: Any, costs: Any, usage: Any) -> None:
-        super()._learn_parts(decision, reward, costs, usage)
-        self._book_nothing()
-
     def _book_costs(self, costs: Array) -> None:
         """They are in the totals already, in place of what was booked for them."""
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
         self._prices.note_unit(self._reward, reward)
-        super()._learn_reward(pending, reward)
+        self._reward.learn(pending[2], reward, pending[1])
 
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
         cost, z = self._cost, pending[3]
@@ -264,15 +260,14 @@ class ShadowPrice(Constrained):
         number = self._pending.number_of(decision)
         self._prices.release(self._pending[number])
         self._pending.close(number)
-        self._book_nothing()
+        self._settled()
 
-    def _forget_inputs(self, numbers: Collection[int]) -> None:
-        super()._forget_inputs(numbers)
+    def _forget_more(self, numbers: Collection[int]) -> None:
         if self._memory.forget({*numbers}):
             self._prices.forgot(self._memory)
             self._set_alarm()
 
-    def _book_nothing(self) -> None:
+    def _settled(self) -> None:
         """Where no outcome is awaited nothing is booked, not even what rounding has left."""
         if not self._pending:
             self._prices.vector(shadow.BOOKED)[:] = 0.0
@@ -382,37 +377,30 @@ class ShadowPrice(Constrained):
 
     # Save, restore, go on
 
-    def _kept_lengths(self) -> tuple[int, int]:
-        phi, psi = super()._kept_lengths()
-        return phi, psi + len(self._columns)
+    def _arrays(self) -> Arrays:
+        return {"core": self._prices.core}
 
-    def _state(self) -> Arrays:
-        return super()._state() | self._prices.arrays(self._memory)
+    def _n_booked(self) -> int:
+        return len(self._columns)
 
-    def _load(self, arrays: Arrays) -> None:
-        memory, solve = loaded_memory(arrays, self._n_constraints)
-        super()._load(arrays)
-        self._prices.refits[:] = arrays.get("refits", 0.0)
-        self._memory, self._prices.solve, self._fast = memory, solve, None
+    def _more_state(self) -> Arrays:
+        return self._prices.arrays(self._memory)
+
+    def _load_more(self, arrays: Arrays) -> None:
+        self._memory, self._fast = self._prices.load(arrays), None
         self._set_alarm()
 
-    def _roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
-        dropped = super()._roll_back(then, learnt_only=learnt_only)
-        # Where the same outcomes are awaited as then, what was booked for them is what it was, to the bit.
-        awaited = then["pending/number"][then["pending/awaits"] & AWAITS_COSTS != 0].tolist()
-        if not learnt_only and awaited != [
-            number for number, one in self._pending.items() if one[0] & AWAITS_COSTS
-        ]:
+    def _rolled_back(self, same_costs_awaited: bool) -> None:
+        # Where the same outcomes are awaited, what was booked for them is what it was, to the bit.
+        if not same_costs_awaited:
             self._prices.book_again(self._pending.values())
-        return dropped
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
-        assert isinstance(old, ShadowPrice)
         then, mine = old.hooks, self._input.constraints
-        theirs = then.labels.constraints or tuple(map(str, range(then.n_constraints)))
+        theirs = self._names_of_constraints(then)
         same = same_costs and mine == theirs
         self._go_on(then, ("memory/", "solve/") if same else ())
-        self._prices.carry_over(old._prices, mine, theirs, self._memory, same)
+        self._prices.carry_over(then.compiled_state().core, mine, theirs, self._memory, same)
         self._prices.book_again(self._pending.values())
         if shifts is not None:
             hooks.require_shift(self._cost)
@@ -420,9 +408,6 @@ class ShadowPrice(Constrained):
             if same:
                 self._prices.begin_anew(self._columns[shifts != 0.0].tolist(), self._memory, self._beliefs)
         self._set_alarm()
-
-    def _all_arrays(self) -> Arrays:
-        return {"core": self._prices.core, **super()._all_arrays()}
 
     def __repr__(self) -> str:
         usual = {"explore": 1.0, "caution": 3.0, "memory": 2048, "guard": False, "half_life": None}

@@ -235,22 +235,34 @@ class Prices:
         named = {f"{part}/{name}": array for part, own in parts.items() for name, array in own.items()}
         return named | ({"refits": self.refits.copy()} if self.refits.any() else {})
 
+    def load(self, arrays: Arrays) -> RoundMemory:
+        """Become what gave `arrays`; the memory that came with it."""
+
+        def part(prefix: str) -> Arrays:
+            return {name[len(prefix) :]: one for name, one in arrays.items() if name.startswith(prefix)}
+
+        memory, kept = RoundMemory.restore(part("memory/"))
+        own = part("solve/")
+        self.solve = PriceSolve.restore(own, [kept[i] for i in own["places"]], self.K) if own else None
+        self.refits[:] = arrays.get("refits", 0.0)
+        return memory
+
     def carry_over(
-        self, old: Prices, mine: Sequence[str], theirs: Sequence[str], memory: RoundMemory, same: bool
+        self, old: Array, mine: Sequence[str], theirs: Sequence[str], memory: RoundMemory, same: bool
     ) -> None:
-        """Go on where `old` stands: rounds, and of constraints by the same name all that is kept. `same`: costs, too."""
+        """Go on where the core `old` stands: rounds, and of constraints by the same name all that is kept. `same`: costs, too."""
         heads = (shadow.ROUNDS, shadow.SOLVES, shadow.RHO)
-        self.core[list(heads)] = old.core[list(heads)]
+        self.core[list(heads)] = old[list(heads)]
         for k, name in enumerate(mine):
             if name in theirs:
                 for which in range(shadow.VECTORS):
                     if which != shadow.KNOWN:
-                        self.vector(which)[k] = old.vector(which)[theirs.index(name)]
+                        self.vector(which)[k] = shadow.vector(old, which)[theirs.index(name)]
         if not same:
             self.core[shadow.NEXT_SOLVE] = self.core[shadow.ROUNDS] + shadow.LEAST_CAPACITY
             return
         kept = (shadow.CAPACITY, shadow.REMEMBERED, shadow.NEXT_SOLVE)
-        self.core[list(kept)] = old.core[list(kept)]
+        self.core[list(kept)] = old[list(kept)]
         most = shadow.rounds_worth_keeping(self.core)
         if self.core[shadow.CAPACITY] > most:
             memory.shorten(int(most))
@@ -266,15 +278,6 @@ class CompiledState(NamedTuple):
     core: Array
     memory: RoundMemory
     solve: PriceSolve | None
-
-
-def loaded_memory(arrays: Arrays, K: int) -> tuple[RoundMemory, PriceSolve | None]:
-    def part(prefix: str) -> Arrays:
-        return {name[len(prefix) :]: one for name, one in arrays.items() if name.startswith(prefix)}
-
-    memory, kept = RoundMemory.restore(part("memory/"))
-    own = part("solve/")
-    return memory, PriceSolve.restore(own, [kept[i] for i in own["places"]], K) if own else None
 
 
 def work_of_a_row(beliefs: Beliefs) -> float:
