@@ -17,7 +17,7 @@ from tightrope.policies.priced_thompson import PricedThompson, Units
 from tightrope.policies.registry import register
 from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
-from tightrope.policies.state_file import Arrays
+from tightrope.policies.state_file import Arrays, part_of
 from tightrope.validation import Array, finite_number, whole_number
 
 # The program is solved after so many rounds, then when their number has grown by this factor, or by so many if that is more.
@@ -128,11 +128,7 @@ class LPThompson(PricedThompson):
         return {f"{_ROUNDS}{name}": array for name, array in self._rounds.arrays()[0].items()}
 
     def _load_more(self, arrays: Arrays) -> None:
-        own = {name.removeprefix(_ROUNDS): one for name, one in arrays.items() if name.startswith(_ROUNDS)}
-        self._rounds, _ = RoundMemory.restore(own)
-
-    def _resume_more(self, then: Arrays) -> None:
-        self._load_more(then)
+        self._rounds, _ = RoundMemory.restore(part_of(arrays, _ROUNDS))
         self._rounds.shorten(self.memory)
 
     def _forget_more(self, numbers: Collection[int]) -> None:

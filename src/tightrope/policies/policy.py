@@ -7,7 +7,6 @@ import os
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,13 +20,13 @@ from tightrope.models import Model, hooks
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import NO_DECISION, make_room
 from tightrope.offer import Offer, OfferReader, rounds_given, rows_for_each
-from tightrope.policies.choices import Choice, one_hot
-from tightrope.policies.decision import NOBODY, Decision, Explanation, Labels, Quote, Sampling
-from tightrope.policies.hooks import PolicyHooks, learnt_by, received, restored
+from tightrope.policies.choices import Choice, unpack_choice
+from tightrope.policies.decision import NOBODY, Decision, Explanation, Labels, Quote
+from tightrope.policies.hooks import PolicyHooks, hooks_of, learnt_by, received, restored
 from tightrope.policies.notebook import policy_page
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.plain_values import as_float
-from tightrope.policies.state_file import Arrays, checked, write_state
+from tightrope.policies.state_file import Arrays, as_data, checked, part_of, rolled_back, write_state
 from tightrope.policies.watch import LOOK_EVERY, Watch, next_look
 from tightrope.problem import Problem, Setting
 from tightrope.registry import found_by, reference
@@ -46,20 +45,6 @@ __all__ = ["Choice", "Policy"]
 
 # The arguments of `decide`, in order.
 ROUND = ("features", "costs", "cost_features", "actions", "usage", "group")
-# A hook is what a policy has under the same name with a leading underscore.
-_HOOKS = PolicyHooks.__struct_fields__
-_own_hooks = attrgetter(*(f"_{name}" for name in _HOOKS))
-
-
-def _unpack_choice(trace: Array, J: int, _: Sampling) -> dict[str, Any]:
-    rewards, values, probabilities = trace.reshape(3, J).copy()
-    return {
-        "rewards": rewards,
-        "values": values,
-        "probabilities": probabilities,
-        "costs": np.empty((J, 0)),
-        "queue": np.empty(0),
-    }
 
 
 class Policy:
@@ -89,7 +74,7 @@ class Policy:
     # What is done with a concern that is new; a service logs it, a simulation collects `concerns` at the end.
     _notify: Callable[[Concern], None] = staticmethod(warn)
     # How the numbers behind its decisions are read.
-    _labels: Labels = Labels(None, None, _unpack_choice)
+    _labels: Labels = Labels(None, None, unpack_choice)
     # The decisions whose outcome is still to come, and the number of all that were made.
     _pending: PendingDecisions
     _reward: Model | None = None
@@ -164,9 +149,6 @@ class Policy:
 
     def _load_more(self, arrays: Arrays) -> None:
         """Become what gave `_more_state`; all else is loaded."""
-
-    def _resume_more(self, then: Arrays) -> None:
-        """Take over what else the state of another policy has; see `_resume`."""
 
     def _forget_more(self, numbers: Collection[int]) -> None:
         """Drop what else is kept of the inputs of some decisions; see `_forget_inputs`."""
@@ -267,7 +249,7 @@ class Policy:
     @property
     def hooks(self) -> PolicyHooks:
         """What the service, the engines and other tools ask of a policy; `docs/policy.md` lists it."""
-        return PolicyHooks(**dict(zip(_HOOKS, _own_hooks(self))))
+        return hooks_of(self)
 
     @property
     def _rules(self) -> Rules | None:
@@ -533,7 +515,7 @@ class Policy:
         write_state(path, self.kind, self._settings(), self._state())
 
     def _settings(self) -> dict[str, Any]:
-        given = {name: _plain(self._parameter(name)) for name in inspect.signature(type(self)).parameters}
+        given = {name: as_data(self._parameter(name)) for name in inspect.signature(type(self)).parameters}
         return {**given, **self._pending.settings()}
 
     def _state(self) -> Arrays:
@@ -561,11 +543,10 @@ class Policy:
             raise InvalidInput(f"costs that are seen before acting can't change under a {self.kind} policy.")
         then = {**old.hooks.state(), **learnt_by(old.hooks, self._reward, self._cost)}
         self._make_room(then)
-        for name, array in then.items():
-            mine = self._all_arrays().get(name)
-            if mine is not None and mine.shape == array.shape:
-                mine[...] = array
-        self._resume_more(then)
+        for name, mine in self._all_arrays().items():
+            if name in then and mine.shape == then[name].shape:
+                mine[...] = then[name]
+        self._load_more(then)
         self._pending.made = old.hooks.pending.made
         self._pending.version += 1
         self._pending.update(old.hooks.pending)
@@ -578,12 +559,9 @@ class Policy:
         """
         then = self._state_before(then)
         now, pending = self._state(), dict(self._pending)
-        if learnt_only:
-            then = {**now, **{name: then[name] for name in now if self._is_learnt(name)}}
         awaited = then["pending/number"][then["pending/awaits"] & AWAITS_COSTS != 0].tolist()
         dropped = [] if learnt_only else sorted(set(pending) - set(then["pending/number"].tolist()))
-        kept = {name: array for name, array in now.items() if name.startswith("pending/") or name == "made"}
-        self._load({**then, **kept})
+        self._load(rolled_back(now, then, learnt_only))
         self._pending.update(pending)
         for number in dropped:
             del self._pending[number]
@@ -596,10 +574,6 @@ class Policy:
 
     def _rolled_back(self, same_costs_awaited: bool) -> None:
         """Take note that an earlier state has come back; whether the same costs were awaited then, or all of them still are."""
-
-    def _is_learnt(self, name: str) -> bool:
-        """Whether an array of the state is of a model, or means of outcomes, rather than of rounds, queues and budgets."""
-        return name.startswith(("reward/", "cost/", "rewards/", "usage/"))
 
     def _load(self, arrays: Arrays) -> None:
         self._make_room(arrays)
@@ -688,9 +662,7 @@ class Policy:
         return decision
 
     def _decision(self, offer: Offer, choice: Choice, owner: int) -> Decision:
-        row, J, pi, certain = choice.row, len(offer.ids), choice.probabilities, choice.probabilities is None
-        pi = one_hot(row, J) if pi is None else pi
-        trace = np.concatenate([choice.rewards, choice.values, pi])
+        row, trace, certain = choice.row, choice.trace(), choice.probabilities is None
         made, version, action = self._pending.made, self._pending.version, int(offer.ids[row])
         return Decision(action, row, made, owner, version, offer.ids, trace, self._labels, None, certain)
 
@@ -715,7 +687,7 @@ class Policy:
     def _make_room(self, arrays: Arrays) -> None:
         """Let models whose arrays grow have room for what they are given."""
         for part, model in (("reward/", self._reward), ("cost/", self._cost)):
-            given = {name.removeprefix(part): one for name, one in arrays.items() if name.startswith(part)}
+            given = part_of(arrays, part)
             if model is not None and given.keys() >= model.arrays().keys():
                 make_room(model, given)
 
@@ -725,11 +697,3 @@ class Policy:
             if model is not None:
                 found |= {f"{part}/{name}": array for name, array in model.arrays().items()}
         return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Model):
-        return value.settings()
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value

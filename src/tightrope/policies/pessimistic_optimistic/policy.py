@@ -29,7 +29,7 @@ from tightrope.policies.pessimistic_optimistic.slater import random_state, slate
 from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.sizing import read_context
-from tightrope.policies.state_file import Arrays
+from tightrope.policies.state_file import Arrays, part_of
 from tightrope.policies.warm_start import encoded, read_log, require_in_ranges
 from tightrope.policies.watch import constraint_words
 from tightrope.problem import Seen
@@ -338,12 +338,7 @@ class PessimisticOptimistic(Constrained):
 
     def _load_more(self, arrays: Arrays) -> None:
         if self._meter is not None:
-            parts = {
-                name.removeprefix("slater/"): one
-                for name, one in arrays.items()
-                if name.startswith("slater/")
-            }
-            self._meter.load(parts)
+            self._meter.load(part_of(arrays, "slater/"))
         self._set_shift(arrays.get("shift", np.zeros_like(self._shift)))
         self._use_measured()
 

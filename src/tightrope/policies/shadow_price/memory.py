@@ -15,6 +15,7 @@ from tightrope.kernels import shadow
 from tightrope.models.model import NO_DECISION
 from tightrope.offer import Offer, OfferReader
 from tightrope.policies.state_file import Arrays
+from tightrope.policies.warm_start import Lessons
 from tightrope.validation import Array
 
 Ids = NDArray[np.int64]
@@ -80,6 +81,26 @@ def remembered(offer: Offer, read: OfferReader) -> Remembered:
         return Remembered(offer.ids, phi, psi, offer.W, force)
     rows = offer.catalogue
     return Remembered(offer.ids, rows, rows if psi is phi else psi, offer.W, force, True)
+
+
+def logged_rounds(log: Lessons, read: OfferReader) -> list[Remembered]:
+    """What was on offer in logged rounds, where one x serves all actions and no cost is known before acting; else nothing."""
+    models = [model for model in (read.reward, read.cost) if model is not None]
+    unknown = len(read.known_columns) > 0 or any(model.n_actions is None for model in models)
+    if read.cost is None or read.rules is not None or unknown:
+        return []
+    ids = np.arange(read.n_actions or 0)
+    W = np.zeros((len(ids), read.K))
+    psi = log.psi if log.psi is not None else log.phi
+    return [
+        Remembered(
+            ids,
+            None if log.phi is None else log.phi[i : i + 1].copy(),
+            None if psi is None or not read.cost.n_features else psi[i : i + 1].copy(),
+            W,
+        )
+        for i in range(len(log.ids))
+    ]
 
 
 _NONE = np.empty(0)
