@@ -10,6 +10,7 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.models import Model, hooks
 from tightrope.models.model import missing_sizes
+from tightrope.policies.decision import Sampling
 from tightrope.validation import Array, finite_number
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "estimates",
     "failure_probability",
     "one_hot",
+    "unpack_choice",
 ]
 
 
@@ -31,6 +33,22 @@ class Choice(NamedTuple):
     values: Array
     probabilities: Array | None = None
     note: Any = None
+
+    def trace(self) -> Array:
+        """The numbers behind it, as `unpack_choice` reads them."""
+        pi = one_hot(self.row, len(self.values)) if self.probabilities is None else self.probabilities
+        return np.concatenate([self.rewards, self.values, pi])
+
+
+def unpack_choice(trace: Array, J: int, _: Sampling) -> dict[str, Any]:
+    rewards, values, probabilities = trace.reshape(3, J).copy()
+    return {
+        "rewards": rewards,
+        "values": values,
+        "probabilities": probabilities,
+        "costs": np.empty((J, 0)),
+        "queue": np.empty(0),
+    }
 
 
 def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:

@@ -51,30 +51,43 @@ class ExpectedCosts(Comparator):
     def _costs_of(self, choice: Choice) -> Array:
         """What the choice costs, or is estimated to cost, (K,)."""
 
+    def _measure(self, offer: Offer, choice: Choice) -> None:
+        """Take the measure of an offer on which a choice is played."""
+
+    def _move_prices(self, offer: Offer, choice: Choice) -> None:
+        """Let prices follow a choice, whose costs are in the totals."""
+
     def _chosen(self, offer: Offer, choice: Choice) -> None:
+        self._measure(offer, choice)
         self._expected += self._costs_of(choice)
+        self._move_prices(offer, choice)
 
     def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """φ; ψ followed by the estimated costs."""
-        phi, psi = super()._kept_features(offer, choice)
+        phi = None if offer.phi is None else offer.phi[choice.row].copy()
         if self._cost is None:
             return phi, None
-        return phi, np.concatenate([[] if psi is None else psi, self._costs_of(choice)])
+        psi = [] if offer.psi is None else offer.psi[choice.row]
+        return phi, np.concatenate([psi, self._costs_of(choice)])
 
-    def _kept_lengths(self) -> tuple[int, int]:
-        n_phi, n_psi = super()._kept_lengths()
-        return n_phi, n_psi if self._cost is None else n_psi + self._n_constraints
+    def _n_booked(self) -> int:
+        return 0 if self._cost is None else self._n_constraints
 
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
         assert self._cost is not None
         assert pending[3] is not None
         psi, estimated = np.split(pending[3], [-self._n_constraints])
         self._cost.learn(psi if len(psi) else None, costs, pending[1])
-        self._correct(costs, costs - estimated)
-
-    def _correct(self, costs: Array, error: Array) -> None:
-        """Costs are seen that were estimated; `error` is by how much they are higher."""
+        error = costs - estimated
+        self._measure_costs(costs)
+        self._correct_prices(error)
         self._expected += error
+
+    def _measure_costs(self, costs: Array) -> None:
+        """Take the measure of costs that were estimated and are seen now."""
+
+    def _correct_prices(self, error: Array) -> None:
+        """Let prices follow what costs are higher by than was estimated; the totals do so next."""
 
 
 def known_action(name: str, action: Any, n_actions: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import inspect
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -18,7 +18,7 @@ from tightrope.models.sizes import Sizes, Unsized, read_model
 from tightrope.offer import Offer, OfferReader
 from tightrope.policies.decision import NOBODY, Decision, Quote, Sampling
 from tightrope.policies.hooks import PolicyHooks, arguments_in, learnt_by
-from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, NEVER, PendingDecisions
 from tightrope.policies.policy import ROUND, Policy
 from tightrope.policies.rule_costs import RuleCosts
 from tightrope.policies.sizing import Context, numbers_of, sizes_in, sizes_of_rows
@@ -45,7 +45,7 @@ class Constrained(Policy):
     _asked: dict[str, Model | Unsized | None]
     # Compiled code for offers of all actions, once there is any, and the round before which it does.
     _fast: Any
-    _wake: float
+    _wake: int
 
     @abstractmethod
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
@@ -121,15 +121,12 @@ class Constrained(Policy):
     def quote(self, *offer: Any, **given: Any) -> Quote:
         if len(offer) == 1 and isinstance(offer[0], Offer):
             return self._weigh(self._admitted(offer[0]))
-        reader, read, context = self._read(offer, given)
-        return replace(reader._weigh(read), note=(reader, context))
-
-    def _read(self, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[Self, Offer, Context]:
-        """A round of the arguments of `decide`; the policy with the sizes that it shows, and how contexts become numbers."""
-        known = dict(zip(ROUND, given)) | dict(named)
+        known = dict(zip(ROUND, offer)) | given
         reader = self._reader(known)
+        if reader is not self:
+            return reader.quote(**known)
         known, context = _as_numbers(known, self.context)
-        return reader, reader._input.offer(**known), context
+        return replace(self._weigh(self._input.offer(**known)), note=(self, context))
 
     def _admitted(self, offer: Offer) -> Offer:
         if self._asked:
@@ -213,18 +210,23 @@ class Constrained(Policy):
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(self._input.columns) else 0)
         self._pending = PendingDecisions()
         self._watch, self._look_at = Watch(self._n_constraints), LOOK_EVERY
-        self._fast, self._wake = None, math.inf
+        self._fast, self._wake = None, NEVER
 
     def _settings(self) -> dict[str, Any]:
-        return {
+        given = {
             **self._given,
             # That of rules, or of no costs, is not for the constructor.
             "cost_range": self._given["cost_range"] if self.rules is None and self._n_constraints else None,
             "constraints": self._constraints_as_data(),
             **self._models_as_data(),
             "context": self._context_as_data(),
-            **self._pending.settings(),
         }
+        taken = inspect.signature(type(self)).parameters
+        return {name: one for name, one in given.items() if name in taken} | self._pending.settings()
+
+    @staticmethod
+    def _names_of_constraints(old: PolicyHooks) -> tuple[str, ...]:
+        return old.labels.constraints or tuple(map(str, range(old.n_constraints)))
 
     def _go_on(self, old: PolicyHooks, carried: tuple[str, ...]) -> None:
         """Take over models, pending decisions and what else has these names from a policy of the same kind."""
@@ -277,7 +279,7 @@ class Constrained(Policy):
     def _sized(self, sizes: Mapping[str, Sizes]) -> Self:
         given = arguments_in(self._settings())
         twin = type(self)(**given | {part: one for part, one in self._made(sizes).items() if part in given})
-        twin._pending.owner, twin._pending.version = self._pending.owner, self._pending.version
+        twin.hooks.pending.go_on_as(self._pending)
         return twin
 
     def _reader(self, given: Mapping[str, Any]) -> Self:
@@ -317,23 +319,29 @@ class Constrained(Policy):
         return offers
 
     def _take_offer(self, *given: Any, **named: Any) -> Offer:
-        reader, offer, context = self._read(given, named)
-        self._become(reader, context)
-        return offer
+        known = dict(zip(ROUND, given)) | named
+        reader = self._reader(known)
+        if reader is not self:
+            # Nothing changes where the first round is refused.
+            quote = reader.quote(**known)
+            self._become(*quote.note)
+            return quote.offer
+        known, self.context = _as_numbers(known, self.context)
+        return self._input.offer(**known)
 
     def _become(self, reader: Self, context: Context) -> None:
         if reader is not self:
-            owner, version = self._pending.owner, self._pending.version
+            before = self._pending
             type(self).__init__(self, **arguments_in(reader.hooks.settings()))
-            self._pending.owner, self._pending.version = owner, version
+            self._pending.go_on_as(before)
         self.context = context
 
-    def _roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
+    def _state_before(self, then: Arrays) -> Arrays:
         """A state from before the first context has no models in it: what it stands for is a policy as it was made."""
         model = self._reward
         if model is not None and model.arrays() and not any(name.startswith("reward/") for name in then):
-            then = type(self)(**arguments_in(self._settings())).hooks.state()
-        return super()._roll_back(then, learnt_only=learnt_only)
+            return type(self)(**arguments_in(self._settings())).hooks.state()
+        return then
 
     def _size_by_log(self, features: Any, cost_features: Any) -> None:
         if self._asked:
@@ -353,8 +361,12 @@ class Constrained(Policy):
         }
 
     def _model_classes(self) -> list[Any]:
-        waiting = [MODELS.find(one.kind) for one in self._asked.values() if isinstance(one, Unsized)]
-        return [*super()._model_classes(), *waiting]
+        models = self._asked.values() or (self._reward, self._cost)
+        return [
+            MODELS.find(one.kind) if isinstance(one, Unsized) else type(one)
+            for one in models
+            if one is not None
+        ]
 
     def _context_as_data(self) -> Any:
         return (

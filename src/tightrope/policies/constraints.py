@@ -1,7 +1,9 @@
-"""Constraints as a policy's constructor takes them: how many, when each is seen, what their costs lie in."""
+"""Constraints as a policy takes them: how many, when each is seen, what their costs lie in, and limits that an operator moves."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from tightrope.errors import InvalidInput
 from tightrope.problem import Seen, when_seen, which_before
 from tightrope.rules import Rules
-from tightrope.validation import Array, finite_array, real_array, require_range, whole_number
+from tightrope.validation import Array, finite_array, finite_number, real_array, require_range, whole_number
 
 
 def read_constraints(
@@ -71,6 +73,49 @@ def unit_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array:
     require_range("cost_range", ranges, -1.0, 1.0)
     _require_order(ranges, "<", ranges[:, 0] < ranges[:, 1])
     return ranges
+
+
+def column_of(names: Sequence[str], rule: str | int) -> int:
+    """The number of a constraint that is given by its name or by its number."""
+    if isinstance(rule, str):
+        if rule not in names:
+            raise InvalidInput(f"there is no constraint {rule!r}; there are {list(names)}.")
+        return names.index(rule)
+    k = whole_number("rule", rule)
+    if k >= len(names):
+        raise InvalidInput(field="rule", must=f"be below {len(names)}", got=k)
+    return k
+
+
+def moved_limit(rules: Rules | None, k: int, limit: Any, shift: Any) -> tuple[Rules | None, float]:
+    """The rules with another limit in column k, or no rules where costs shift, and by how much the costs of k change."""
+    if rules is None:
+        if limit is not None or shift is None:
+            raise InvalidInput(
+                "costs without rules have no limits to name: give shift=, how much they change by."
+            )
+        return None, finite_number("shift", shift)
+    if limit is None or shift is not None:
+        raise InvalidInput("with rules, give the new limit.")
+    return _with_limit(rules, k, finite_number("limit", limit))
+
+
+def _with_limit(rules: Rules, k: int, limit: float) -> tuple[Rules, float]:
+    column = rules.columns[k]
+    old: Any = column.rule
+    if column.side not in {one.name for one in fields(old)}:
+        why = f"the limit of {rules.names[k]!r} follows from other fields of {old!r}"
+        raise InvalidInput(f"{why}: make a policy with new rules.")
+    new = replace(old, **{column.side: limit})
+    if new.scale != old.scale:
+        raise InvalidInput(
+            f"the limit {limit:g} of {rules.names[k]!r} lies outside what is "
+            f"{'declared of' if old.declared else 'suggested by the old one for'} its usage, so that costs would change their "
+            "scale: make a policy with new rules, with a `range` that holds both limits."
+        )
+    changed = [new if rule is old else rule for rule in rules]
+    moved = Rules(changed, list(rules.actions), groups=rules.groups)
+    return moved, column.shift(moved.columns[k])
 
 
 def _ranges_of(rules: Rules, cost_range: Any) -> Array:

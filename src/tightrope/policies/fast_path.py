@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.offer import OfferReader, plain_group
 from tightrope.policies.decision import Decision, Labels
-from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.policies.plain_values import READABLE, as_array, as_float, readable
 from tightrope.validation import FLOAT, LARGEST, Array
 
@@ -22,6 +22,7 @@ SAID = (LINE, TABLE, TABLE, TABLE)  # what `RuleCosts.said` gives, which comes f
 
 empty, ndarray = np.empty, np.ndarray  # looked up in every round
 _AWAITS_BOTH = AWAITS_REWARD | AWAITS_COSTS
+_LEAST = -LARGEST
 
 
 class Kernels(NamedTuple):
@@ -44,15 +45,18 @@ class Kernels(NamedTuple):
 class FastPath:
     """For one policy, whose arrays it knows. None, or False, with nothing changed: for the careful way to say what is wrong.
 
-    `offers` has, by the number of actions, all of them on offer: their ids, how many numbers are behind a decision, room for costs,
-    further arguments of compiled code, and that code by the shapes of features, for costs and for usage. A subclass says which
-    kernels they are, what the `models` are that they read, how a reward is learnt (`learn_reward`, with `learns_by` last) and what
-    else happens in a round. `kept`: how many numbers are kept of the costs of a decision until they are seen. `measure` takes
-    note of the costs of a round. No attribute stands in for one of the class, which would make every access slower.
+    `offers` has, by the shapes of features, offers of all actions: what decides on costs and on usage, the actions' ids, how many
+    numbers are behind a decision, room for costs, and its shape. A subclass says which kernels they are and binds them to its
+    arrays, once for all rounds: a short decision is slower by what it takes to look up and to unpack arguments. `kept`: how many
+    numbers are kept of the costs of a decision until they are seen. `measure` takes note of the costs of a round. No attribute
+    stands in for one of the class, which would make every access slower.
     """
 
-    learn_reward: Any
-    learns_by: tuple[Any, ...]
+    # What learns: a reward by block g; a reward and costs; a reward and usage that was said. Of the latter −1 if not valid, else
+    # 1 and 2 for blocks to be refreshed.
+    learn_reward: Callable[[int, Any, float], bool]
+    learn_costs: Callable[[int, Any, Any, float, Array, Any], int]
+    learn_usage: Callable[[Any, int, Any, Any, float, Any], int]
 
     before: ClassVar[Kernels]  # where all costs are seen before acting
     after: ClassVar[Kernels]  # where some are seen after acting
@@ -67,18 +71,16 @@ class FastPath:
         read: OfferReader,
         pending: PendingDecisions,
         labels: Labels,
-        models: tuple[Any, ...],
         kept: int,
         certain: bool = False,
         measure: Callable[[Array, int], None] | None = None,
     ) -> None:
         self.reward, self.cost, self.core, self.read, self.pending = reward, cost, core, read, pending
-        self.labels, self.models, self.certain, self.measure = labels, models, certain, measure
+        self.labels, self.certain, self.measure = labels, certain, measure
         self.rule_costs: Any = read.rule_costs
         self.K, self.columns, self.kept = read.K, read.columns, kept
         self.p, self.disjoint = reward.n_features, reward.n_actions is not None
-        self.offers: dict[int | None, tuple[Any, ...]] = {}
-        self.alone, self.w = np.zeros(1, dtype=np.int64), empty((1, len(read.columns)))
+        self.offers: dict[Any, tuple[Any, Any, NDArray[np.int64], int, Array, Any]] = {}
         self.decide: Callable[[Any, Any, Any, Any, Any], Decision | None]
         self.decide = self._decide_before if cost is None else self._decide_after
 
@@ -86,9 +88,13 @@ class FastPath:
         """How many numbers are behind a decision among J actions."""
         raise NotImplementedError
 
-    def last(self, J: int) -> tuple[Any, ...]:
-        """What compiled code is given last."""
-        return ()
+    def bind_before(self, ids: NDArray[np.int64], decide: Any, by_usage: Any) -> tuple[Any, Any]:
+        """What decides by (φ, W, trace, x), and by usage that was said before these."""
+        raise NotImplementedError
+
+    def bind_after(self, ids: NDArray[np.int64], decide: Any, by_usage: Any) -> tuple[Any, Any]:
+        """What decides by (φ, ψ, W, idle, trace, x, z), and by usage that was said before these."""
+        raise NotImplementedError
 
     def enter(
         self, row: int, ids: NDArray[np.int64], phi: Array, psi: Array | None, W: Array, force: Any
@@ -96,40 +102,43 @@ class FastPath:
         """The row that was chosen in a round that enters the memory."""
         raise NotImplementedError
 
-    def learn_outcome(
-        self, said: tuple[Any, ...] | None, waiting: Pending, reward: float, costs: Any, unseen: Any
-    ) -> int:
-        """A reward, and costs as such or as usage that was said: −1 if not valid, else 1 and 2 for blocks to be refreshed."""
-        raise NotImplementedError
-
     def open_for(self, J: int) -> None:
         """From now on offers of all J actions are decided."""
-        if J in self.offers or self.read.n_actions not in (None, J):
-            return
-        made: Any = type(self)
         phis = _shapes(self.reward, J)
-        shapes: dict[Any, tuple[int, ...]] = {phi: (len(phi),) for phi in phis}
-        if self.cost is not None:
+        if self.cost is None:
+            shapes: dict[Any, tuple[int, ...]] = {phi: (len(phi),) for phi in phis}
+        else:
             psis = _shapes(self.cost, J)
             shapes = {(phi, psi): (len(phi), len(psi)) for phi in phis for psi in psis}
-        ways = {shape: _entry(made, False, *rows) for shape, rows in shapes.items()}
-        by_usage = {}
-        if self.rule_costs is not None:
-            by_usage = {shape: _entry(made, True, *rows) for shape, rows in shapes.items()}
-        room = np.zeros((J, self.K))
-        self.offers[J] = (np.arange(J), self.trace_size(J), room, self.last(J), ways, by_usage)
+        if self.read.n_actions not in (None, J) or shapes.keys() <= self.offers.keys():
+            return
+        ids, size, room = np.arange(J), self.trace_size(J), np.zeros((J, self.K))
+        bind = self.bind_before if self.cost is None else self.bind_after
+        made: Any = type(self)
+        for shape, rows in shapes.items():
+            by_usage = None if self.rule_costs is None else _entry(made, True, *rows)
+            self.offers[shape] = (
+                *bind(ids, _entry(made, False, *rows), by_usage),
+                ids,
+                size,
+                room,
+                room.shape,
+            )
 
     # Decide
 
     def _decide_before(self, phi: Any, W: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
-        """Where all costs are seen before acting. The kernel checks shapes and values."""
+        """Where all costs are seen before acting. The kernel checks values."""
         if (
             psi is not None
             or (type(phi) is not ndarray and type(phi := as_array(phi)) is not ndarray)
             or phi.dtype is not FLOAT
             or phi.flags.num & READABLE != READABLE
+            or (offer := self.offers.get(phi.shape)) is None
         ):
             return None
+        decide, by_usage, ids, size, room, shape = offer
+        trace, x = empty(size), empty(self.p)
         rule_costs, force, row = self.rule_costs, None, -1
         if rule_costs is None:
             if usage is not None or group is not None:
@@ -137,24 +146,15 @@ class FastPath:
             if W is None:
                 if self.K:
                     return None
-                W = empty((len(phi) if phi.ndim == 2 else self.read.n_actions or 0, 0))
+                W = room
         else:
             if type(group) is not str:
                 group = plain_group(group)
             if W is None:
-                known, offer = rule_costs.latest.get(group), self.offers.get(self.read.n_actions)
-                if (
-                    known is not None
-                    and offer is not None
-                    and (decide := offer[5].get(phi.shape)) is not None
-                    and (said := known[0](usage)) is not None
-                ):
-                    values, base, ranges, counted = said
-                    ids, size, W, last, _, _ = offer
-                    trace, x = empty(size), empty(self.p)
-                    row = decide(
-                        values, base, ranges, counted, phi, ids, W, *self.models, self.core, trace, x, *last
-                    )
+                known = rule_costs.latest.get(group)
+                if known is not None and (said := known[0](usage)) is not None:
+                    W = room
+                    row = by_usage(said, phi, W, trace, x)
                     force = known[1].rules
                 if row == -1:
                     W = rule_costs.costs(usage, group)
@@ -166,25 +166,20 @@ class FastPath:
             if (
                 type(W) is not ndarray
                 or W.dtype is not FLOAT
-                or W.ndim != 2
+                or W.shape != shape
                 or W.flags.num & READABLE != READABLE
-                or (offer := self.offers.get(len(W))) is None
-                or (decide := offer[4].get(phi.shape)) is None
             ):
                 return None
-            ids, size, _, last, _, _ = offer
-            trace, x = empty(size), empty(self.p)
-            if last:
-                row = decide(phi, ids, W, *self.models, self.core, trace, x, *last)
-            else:  # spares what unpacking takes, which is a part of a short decision
-                row = decide(phi, ids, W, self.models[0], self.core, trace, x)
+            row = decide(phi, W, trace, x)
         if row < 0:
             if row == -1:
                 return None
             row = self.enter(row, ids, phi, None, W, force)
+        # As `add` does, which would take as long again.
         pending = self.pending
-        version = pending.version
-        number = pending.add(AWAITS_REWARD, row, x, None, group)
+        number, version = pending.made, pending.version
+        pending.made, pending.version = number + 1, version + 1
+        pending[number] = (AWAITS_REWARD, row, x, None, group, None)
         if self.measure is not None:
             self.measure(W, number)
         return Decision(row, row, number, pending.owner, version, ids, trace, self.labels, None, self.certain)
@@ -204,26 +199,22 @@ class FastPath:
             psi = phi
         elif psi is not phi and not (readable(psi) or readable(psi := as_array(psi))):
             return None
-        shapes, row, force, idle = (phi.shape, psi.shape), -1, None, IDS
-        J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else self.read.n_actions
-        if (offer := self.offers.get(J)) is None or (decide := offer[4].get(shapes)) is None:
+        if (offer := self.offers.get((phi.shape, psi.shape))) is None:
             return None
-        ids, size, W, last, _, usage_ways = offer
+        decide, by_usage, ids, size, W, shape = offer
         trace, x, z = empty(size), empty(self.p), empty(self.kept)
+        row, force, idle = -1, None, IDS
         if rule_costs is not None:
             if type(group) is not str:
                 group = plain_group(group)
             if costs is None:
                 known = rule_costs.latest.get(group)
                 if known is not None and (said := known[0](usage)) is not None:
-                    values, base, ranges, counted = said
                     force, _, idle = known[1]
-                    row = usage_ways[shapes](
-                        values, base, ranges, counted, phi, psi, ids, W, *self.models, idle, self.core, trace, x, z, *last
-                    )  # fmt: skip
+                    row = by_usage(said, phi, psi, W, idle, trace, x, z)
                 if row == -1:
                     W = rule_costs.costs(usage, group)
-            elif usage is None and readable(costs) and costs.shape == W.shape:
+            elif usage is None and readable(costs) and costs.shape == shape:
                 W[...] = costs
             else:
                 return None
@@ -232,14 +223,15 @@ class FastPath:
         elif len(columns) < K or usage is not None or group is not None:
             return None
         if row == -1:
-            row = decide(phi, psi, ids, W, *self.models, idle, self.core, trace, x, z, *last)
+            row = decide(phi, psi, W, idle, trace, x, z)
         if row < 0:
             if row == -1:
                 return None
             row = self.enter(row, ids, phi, psi, W, force)
         pending = self.pending
-        version = pending.version
-        number = pending.add(_AWAITS_BOTH, row, x, z, group)
+        number, version = pending.made, pending.version
+        pending.made, pending.version = number + 1, version + 1
+        pending[number] = (_AWAITS_BOTH, row, x, z, group, None)
         return Decision(row, row, number, pending.owner, version, ids, trace, self.labels, None, self.certain)
 
     # Learn
@@ -251,24 +243,24 @@ class FastPath:
             type(decision) is not Decision
             or (type(reward) is not float and type(reward := as_float(reward)) is not float)
             or decision.owner != pending.owner
-            or not -LARGEST <= reward <= LARGEST
+            or not _LEAST <= reward <= LARGEST
             or (waiting := pending.get(decision.number)) is None
         ):
             return False
-        action = waiting[1]
+        awaits, action, x, z, group, _ = waiting
         if costs is None and usage is None:
-            if waiting[0] != AWAITS_REWARD:
+            if awaits != AWAITS_REWARD:
                 return False
             # As `close` does, which would take as long again.
             del pending[decision.number]
             pending.version += 1
             g = action if self.disjoint else 0
-            if self.learn_reward(g, waiting[2], reward, *self.learns_by):
+            if self.learn_reward(g, x, reward):
                 self._refresh(action, 1)
             return True
-        if self.cost is None or waiting[0] != _AWAITS_BOTH:
+        if self.cost is None or awaits != _AWAITS_BOTH:
             return False
-        rule_costs, group, said, unseen = self.rule_costs, waiting[4], None, IDS
+        rule_costs = self.rule_costs
         if usage is not None:
             if costs is not None or rule_costs is None:
                 return False
@@ -280,12 +272,12 @@ class FastPath:
                 known = rule_costs.latest_after.get(group)
             if said is None or known is None:
                 return False
-            unseen = known[1].unseen
+            due = self.learn_usage(said, action, x, z, reward, known[1].unseen)
         elif not readable(costs) or costs.shape != self.columns.shape:
             return False
-        elif rule_costs is not None:
-            unseen = rule_costs.force(group).unseen
-        due = self.learn_outcome(said, waiting, reward, costs, unseen)
+        else:
+            unseen = IDS if rule_costs is None else rule_costs.force(group).unseen
+            due = self.learn_costs(action, x, z, reward, costs, unseen)
         if due < 0:
             return False
         if due:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -123,6 +124,15 @@ class PolicyHooks(Traits, frozen=True, kw_only=True, eq=False):
     # Whether a whole run can be compiled, and what an engine runs it on: the arrays themselves.
     compiles: Callable[[], bool]
     compiled_state: Callable[[], Any]
+
+
+# A hook is what a policy has under the same name with a leading underscore.
+_NAMES = PolicyHooks.__struct_fields__
+_own_hooks = attrgetter(*(f"_{name}" for name in _NAMES))
+
+
+def hooks_of(policy: Watched) -> PolicyHooks:
+    return PolicyHooks(**dict(zip(_NAMES, _own_hooks(policy))))
 
 
 class Watched(Protocol):

@@ -126,8 +126,7 @@ class Lagrangian(ExpectedCosts):
             values = np.where(expected.kept_rows(W), values, -np.inf)
         return Choice(best_row(values), rewards, values, note=W)
 
-    def _chosen(self, offer: Offer, choice: Choice) -> None:
-        super()._chosen(offer, choice)
+    def _move_prices(self, offer: Offer, choice: Choice) -> None:
         margin = self.margin * self._unit / math.sqrt(self._pending.made + 1)
         self._queue[...] = np.maximum(0.0, self._queue + self._costs_of(choice) + margin)
 
@@ -135,8 +134,7 @@ class Lagrangian(ExpectedCosts):
         costs: Array = choice.note[choice.row]
         return costs
 
-    def _correct(self, costs: Array, error: Array) -> None:
-        super()._correct(costs, error)
+    def _correct_prices(self, error: Array) -> None:
         self._queue += error
 
     def _arrays(self) -> Arrays:

@@ -12,7 +12,6 @@ from tightrope.offer import Offer
 from tightrope.policies.choices import Choice
 from tightrope.policies.priced_thompson import PricedThompson, Units
 from tightrope.policies.registry import register
-from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array, finite_number
 
 
@@ -49,6 +48,7 @@ class LagrangianThompson(PricedThompson):
     """
 
     _shown = ("reward", "cost", "n_constraints", "step", "margin")
+    _own_arrays = ("queue",)
 
     def __init__(
         self,
@@ -71,16 +71,11 @@ class LagrangianThompson(PricedThompson):
         m = units.m * units.noise
         return np.asarray(self.step * units.rho * np.maximum(0.0, self._queue) / (m**2 * math.sqrt(t)))
 
-    def _chosen(self, offer: Offer, choice: Choice) -> None:
-        super()._chosen(offer, choice)
+    def _move_prices(self, offer: Offer, choice: Choice) -> None:
         units = self._units()
         margin = self.margin * units.m * units.noise / math.sqrt(self._pending.made + 1)
         self._queue[...] = np.maximum(0.0, self._queue + self._costs_of(choice) + margin)
 
-    def _correct(self, costs: Array, error: Array) -> None:
-        expected = self._expected.copy()
-        super()._correct(costs, error)
-        self._queue += self._expected - expected
-
-    def _arrays(self) -> Arrays:
-        return {**super()._arrays(), "queue": self._queue}
+    def _correct_prices(self, error: Array) -> None:
+        # As far as the totals take it in.
+        self._queue += (self._expected + error) - self._expected

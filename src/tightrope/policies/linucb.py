@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tightrope.models import Model
 from tightrope.policies.pessimistic_optimistic import PessimisticOptimistic
@@ -32,7 +32,7 @@ class LinUCB(PessimisticOptimistic):
     0
     """
 
-    _loop: ClassVar[str | None] = PessimisticOptimistic._loop
+    _loop: ClassVar[str | None] = "pessimistic-optimistic"
 
     def __init__(
         self,
@@ -42,7 +42,3 @@ class LinUCB(PessimisticOptimistic):
         horizon: int | None = None,
     ) -> None:
         PessimisticOptimistic.__init__(self, 0, reward, context=context, horizon=horizon)
-
-    def _settings(self) -> dict[str, Any]:
-        kept = ("reward", "context", "horizon", "owner", "version", "pending_groups")
-        return {name: value for name, value in super()._settings().items() if name in kept}

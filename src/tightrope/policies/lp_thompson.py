@@ -13,12 +13,11 @@ from tightrope.kernels import prices
 from tightrope.models import Model
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice
-from tightrope.policies.policy import Policy
 from tightrope.policies.priced_thompson import PricedThompson, Units
 from tightrope.policies.registry import register
 from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
-from tightrope.policies.state_file import Arrays
+from tightrope.policies.state_file import Arrays, part_of
 from tightrope.validation import Array, finite_number, whole_number
 
 # The program is solved after so many rounds, then when their number has grown by this factor, or by so many if that is more.
@@ -32,6 +31,7 @@ BARRIER = 0.6
 # Prices are at most so many ρ/m.
 CAP = 20.0
 _MEMORY_SLOT, _SOLVE_SLOT = 2**31, 2**31 + 8
+_ROUNDS = "memory/"  # their arrays in the state
 
 
 @register("lp-ts")
@@ -74,6 +74,7 @@ class LPThompson(PricedThompson):
     """
 
     _shown = ("reward", "cost", "n_constraints", "caution")
+    _own_arrays = ("price", "next")
 
     def __init__(
         self,
@@ -116,37 +117,22 @@ class LPThompson(PricedThompson):
         climb = height(self._expected + costs) - height(self._expected)
         return np.asarray(climb @ (units.rho / units.m))
 
-    def _chosen(self, offer: Offer, choice: Choice) -> None:
-        super()._chosen(offer, choice)
+    def _move_prices(self, offer: Offer, choice: Choice) -> None:
         t = self._pending.made + 1
         self._remember(t, Remembered(offer.ids, offer.phi, offer.psi, offer.W))
         if t >= self._next[0]:
             self._next[0] = max(t + LEAST_WAIT, math.floor(GROWTH * t))
             self._price[...] = self._solved(t)
 
-    def _arrays(self) -> Arrays:
-        return {**super()._arrays(), "price": self._price, "next": self._next}
+    def _more_state(self) -> Arrays:
+        return {f"{_ROUNDS}{name}": array for name, array in self._rounds.arrays()[0].items()}
 
-    def _state(self) -> Arrays:
-        rounds = {f"memory/{name}": array for name, array in self._rounds.arrays()[0].items()}
-        return {**super()._state(), **rounds}
+    def _load_more(self, arrays: Arrays) -> None:
+        self._rounds, _ = RoundMemory.restore(part_of(arrays, _ROUNDS))
+        self._rounds.shorten(self.memory)
 
-    def _load(self, arrays: Arrays) -> None:
-        part = "memory/"
-        own = {name.removeprefix(part): one for name, one in arrays.items() if name.startswith(part)}
-        rounds, _ = RoundMemory.restore(own)
-        super()._load(arrays)
-        self._rounds = rounds
-
-    def _forget_inputs(self, numbers: Collection[int]) -> None:
-        super()._forget_inputs(numbers)
+    def _forget_more(self, numbers: Collection[int]) -> None:
         self._rounds.forget({*numbers})
-
-    def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
-        super()._resume(old, same_costs=same_costs, shifts=shifts)
-        if isinstance(old, LPThompson):
-            self._rounds, _ = RoundMemory.restore(old._rounds.arrays()[0])
-            self._rounds.shorten(self.memory)
 
     def _buffer(self, t: int, units: Units) -> Array:
         return np.asarray(self.caution * units.noise * units.m * t**0.25)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from typing import Any, Final
 
 import numpy as np
@@ -12,10 +13,12 @@ from tightrope.policies.decision import NOBODY, Decision, Quote
 from tightrope.policies.state_file import Arrays, checked
 from tightrope.validation import Array, whole_number
 
-__all__ = ["AWAITS_COSTS", "AWAITS_REWARD", "Pending", "PendingDecisions"]
+__all__ = ["AWAITS_COSTS", "AWAITS_REWARD", "NEVER", "Pending", "PendingDecisions"]
 
 AWAITS_REWARD: Final = 1
 AWAITS_COSTS: Final = 2
+# The number of a decision that is never made.
+NEVER: Final = sys.maxsize
 
 # What a decision still awaits, its action, the features φ and ψ that its outcome will be learnt at, the context's group, and
 # whatever else its keeper notes (the service: whose event it is).
@@ -56,6 +59,13 @@ class PendingDecisions(dict[int, Pending]):
     def close(self, number: int) -> None:
         del self[number]
         self.version += 1
+
+    def awaiting_costs(self) -> list[int]:
+        return [number for number, one in self.items() if one[0] & AWAITS_COSTS]
+
+    def go_on_as(self, other: PendingDecisions) -> None:
+        """Take decisions and quotes of another policy for those of this one."""
+        self.owner, self.version = other.owner, other.version
 
     def restate(self, number: int, psi: Array) -> None:
         """Keep other ψ, and what stands behind it, for a decision."""

@@ -7,7 +7,6 @@ import os
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,13 +20,13 @@ from tightrope.models import Model, hooks
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import NO_DECISION, make_room
 from tightrope.offer import Offer, OfferReader, rounds_given, rows_for_each
-from tightrope.policies.choices import Choice, checked_choice, one_hot
-from tightrope.policies.decision import NOBODY, Decision, Explanation, Labels, Quote, Sampling
-from tightrope.policies.hooks import PolicyHooks, learnt_by, received, restored
+from tightrope.policies.choices import Choice, checked_choice, unpack_choice
+from tightrope.policies.decision import NOBODY, Decision, Explanation, Labels, Quote
+from tightrope.policies.hooks import PolicyHooks, hooks_of, learnt_by, received, restored
 from tightrope.policies.notebook import policy_page
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.plain_values import as_float
-from tightrope.policies.state_file import Arrays, checked, write_state
+from tightrope.policies.state_file import Arrays, as_data, checked, part_of, rolled_back, write_state
 from tightrope.policies.watch import LOOK_EVERY, Watch, next_look
 from tightrope.problem import Problem, Setting
 from tightrope.registry import found_by, reference
@@ -46,20 +45,6 @@ __all__ = ["Choice", "Policy"]
 
 # The arguments of `decide`, in order.
 ROUND = ("features", "costs", "cost_features", "actions", "usage", "group")
-# A hook is what a policy has under the same name with a leading underscore.
-_HOOKS = PolicyHooks.__struct_fields__
-_own_hooks = attrgetter(*(f"_{name}" for name in _HOOKS))
-
-
-def _unpack_choice(trace: Array, J: int, _: Sampling) -> dict[str, Any]:
-    rewards, values, probabilities = trace.reshape(3, J).copy()
-    return {
-        "rewards": rewards,
-        "values": values,
-        "probabilities": probabilities,
-        "costs": np.empty((J, 0)),
-        "queue": np.empty(0),
-    }
 
 
 class Policy:
@@ -89,7 +74,7 @@ class Policy:
     # What is done with a concern that is new; a service logs it, a simulation collects `concerns` at the end.
     _notify: Callable[[Concern], None] = staticmethod(warn)
     # How the numbers behind its decisions are read.
-    _labels: Labels = Labels(None, None, _unpack_choice)
+    _labels: Labels = Labels(None, None, unpack_choice)
     # The decisions whose outcome is still to come, and the number of all that were made.
     _pending: PendingDecisions
     _reward: Model | None = None
@@ -144,15 +129,36 @@ class Policy:
             self._learn_costs(pending, costs)
 
     def _kept_lengths(self) -> tuple[int, int]:
-        """How many numbers φ and ψ of a pending decision have."""
+        """How many numbers φ and ψ of a pending decision have, with what stands behind ψ."""
         return (
             0 if self._reward is None else self._reward.n_features,
-            0 if self._cost is None else self._cost.n_features,
+            (0 if self._cost is None else self._cost.n_features) + self._n_booked(),
         )
+
+    def _n_booked(self) -> int:
+        """How many estimated costs stand behind ψ of a pending decision."""
+        return 0
 
     def _arrays(self) -> Arrays:
         """Further state by name, the arrays themselves, of constant shapes; `rewards/…` and `usage/…` is what was learnt."""
         return {}
+
+    def _more_state(self) -> Arrays:
+        """State by name whose arrays grow and shrink, copied."""
+        return {}
+
+    def _load_more(self, arrays: Arrays) -> None:
+        """Become what gave `_more_state`; all else is loaded."""
+
+    def _forget_more(self, numbers: Collection[int]) -> None:
+        """Drop what else is kept of the inputs of some decisions; see `_forget_inputs`."""
+
+    def _settled(self) -> None:
+        """An outcome has come, or is not waited for any longer."""
+
+    def _own_background(self) -> list[BackgroundWork]:
+        """What is done in the background beside the fits of models."""
+        return []
 
     def _setting(self) -> Setting:
         return self._asks()
@@ -243,7 +249,7 @@ class Policy:
     @property
     def hooks(self) -> PolicyHooks:
         """What the service, the engines and other tools ask of a policy; `docs/policy.md` lists it."""
-        return PolicyHooks(**dict(zip(_HOOKS, _own_hooks(self))))
+        return hooks_of(self)
 
     @property
     def _rules(self) -> Rules | None:
@@ -460,6 +466,7 @@ class Policy:
         if w is not None:
             self._book_costs(w)
         self._pending.learnt(number, parts)
+        self._settled()
 
     def _costs_can_come(self) -> bool:
         """Whether costs are seen after acting; refused where all were seen before."""
@@ -481,7 +488,8 @@ class Policy:
                 self._pending.version += 1
 
     def _background(self) -> list[BackgroundWork]:
-        return [one for model in self._models_of_its_own() for one in hooks.background(model)]
+        fits = [one for model in self._models_of_its_own() for one in hooks.background(model)]
+        return [*fits, *self._own_background()]
 
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come. What deciding has changed stays."""
@@ -490,13 +498,14 @@ class Policy:
     def _forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop what is kept of the inputs of some decisions, by their numbers: those that are pending, and rows that models keep.
 
-        What was learnt from them in sums stays. A policy that keeps more of its rounds drops that too. What it does depends only on
+        What was learnt from them in sums stays. A policy that keeps more drops that too (`_forget_more`). All this depends only on
         the state: a policy that is restored from its `state` afterwards decides the same.
         """
         for number in sorted({*numbers} & {*self._pending}):
             self.forget(number)
         for model in self._models_of_its_own():
             hooks.forget_inputs(model, numbers)
+        self._forget_more(numbers)
         self._pending.version += 1
 
     # Save, restore, copy
@@ -506,13 +515,14 @@ class Policy:
         write_state(path, self.kind, self._settings(), self._state())
 
     def _settings(self) -> dict[str, Any]:
-        given = {name: _plain(self._parameter(name)) for name in inspect.signature(type(self)).parameters}
+        given = {name: as_data(self._parameter(name)) for name in inspect.signature(type(self)).parameters}
         return {**given, **self._pending.settings()}
 
     def _state(self) -> Arrays:
         return {
             **self._pending.arrays(*self._kept_lengths()),
             **{name: array.copy() for name, array in self._all_arrays().items()},
+            **self._more_state(),
         }
 
     def _restore(self, settings: dict[str, Any], arrays: Arrays) -> None:
@@ -533,10 +543,10 @@ class Policy:
             raise InvalidInput(f"costs that are seen before acting can't change under a {self.kind} policy.")
         then = {**old.hooks.state(), **learnt_by(old.hooks, self._reward, self._cost)}
         self._make_room(then)
-        for name, array in then.items():
-            mine = self._all_arrays().get(name)
-            if mine is not None and mine.shape == array.shape:
-                mine[...] = array
+        for name, mine in self._all_arrays().items():
+            if name in then and mine.shape == then[name].shape:
+                mine[...] = then[name]
+        self._load_more(then)
         self._pending.made = old.hooks.pending.made
         self._pending.version += 1
         self._pending.update(old.hooks.pending)
@@ -547,20 +557,23 @@ class Policy:
         Decisions keep their numbers. Those that were pending then and still are stay pending; unless `learnt_only`, younger ones
         are dropped.
         """
+        then = self._state_before(then)
         now, pending = self._state(), dict(self._pending)
-        if learnt_only:
-            then = {**now, **{name: then[name] for name in now if self._is_learnt(name)}}
+        awaited = then["pending/number"][then["pending/awaits"] & AWAITS_COSTS != 0].tolist()
         dropped = [] if learnt_only else sorted(set(pending) - set(then["pending/number"].tolist()))
-        kept = {name: array for name, array in now.items() if name.startswith("pending/") or name == "made"}
-        self._load({**then, **kept})
+        self._load(rolled_back(now, then, learnt_only))
         self._pending.update(pending)
         for number in dropped:
             del self._pending[number]
+        self._rolled_back(learnt_only or awaited == self._pending.awaiting_costs())
         return dropped
 
-    def _is_learnt(self, name: str) -> bool:
-        """Whether an array of the state is of a model, or means of outcomes, rather than of rounds, queues and budgets."""
-        return name.startswith(("reward/", "cost/", "rewards/", "usage/"))
+    def _state_before(self, then: Arrays) -> Arrays:
+        """The state that one from before stands for."""
+        return then
+
+    def _rolled_back(self, same_costs_awaited: bool) -> None:
+        """Take note that an earlier state has come back; whether the same costs were awaited then, or all of them still are."""
 
     def _load(self, arrays: Arrays) -> None:
         self._make_room(arrays)
@@ -570,6 +583,7 @@ class Policy:
         self._pending.version += 1
         self._pending.restore(arrays, *self._kept_lengths(), self._n_actions)
         self._watch = Watch(self._n_constraints, self._pending.made)
+        self._load_more(arrays)
 
     def copy(self, seed: int | None = None) -> Self:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""
@@ -577,7 +591,11 @@ class Policy:
         if seed is not None and "seed" in settings:
             settings["seed"] = seed
         settings["owner"] = secrets.randbits(63)
-        return restored(type(self), settings, self._state())
+        return restored(type(self), settings, self._state_for(seed))
+
+    def _state_for(self, seed: int | None) -> Arrays:
+        """The state of a copy that draws by another seed, if one is given."""
+        return self._state()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For worker processes: what is saved is all there is. Classes of models come along: none may know their names there."""
@@ -644,9 +662,7 @@ class Policy:
         return decision
 
     def _decision(self, offer: Offer, choice: Choice, owner: int) -> Decision:
-        row, J, pi, certain = choice.row, len(offer.ids), choice.probabilities, choice.probabilities is None
-        pi = one_hot(row, J) if pi is None else pi
-        trace = np.concatenate([choice.rewards, choice.values, pi])
+        row, trace, certain = choice.row, choice.trace(), choice.probabilities is None
         made, version, action = self._pending.made, self._pending.version, int(offer.ids[row])
         return Decision(action, row, made, owner, version, offer.ids, trace, self._labels, None, certain)
 
@@ -675,7 +691,7 @@ class Policy:
     def _make_room(self, arrays: Arrays) -> None:
         """Let models whose arrays grow have room for what they are given."""
         for part, model in (("reward/", self._reward), ("cost/", self._cost)):
-            given = {name.removeprefix(part): one for name, one in arrays.items() if name.startswith(part)}
+            given = part_of(arrays, part)
             if model is not None and given.keys() >= model.arrays().keys():
                 make_room(model, given)
 
@@ -685,11 +701,3 @@ class Policy:
             if model is not None:
                 found |= {f"{part}/{name}": array for name, array in model.arrays().items()}
         return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Model):
-        return value.settings()
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value

@@ -59,6 +59,8 @@ class PricedThompson(ExpectedCosts):
     _randomised: ClassVar[bool] = True
     _reward_range: ClassVar[tuple[float, float] | None] = (-LARGEST, LARGEST)
     _reward: Model
+    # Names of the arrays that a subclass keeps.
+    _own_arrays: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -107,7 +109,7 @@ class PricedThompson(ExpectedCosts):
         probabilities.largest_probabilities(means, deviations, chances, room)
         return Choice(best_row(values), seen.rewards, values, chances, note=seen)
 
-    def _chosen(self, offer: Offer, choice: Choice) -> None:
+    def _measure(self, offer: Offer, choice: Choice) -> None:
         seen: Seen = choice.note
         if self._pending.made == 0:
             # The first offer sets the units of the features.
@@ -119,7 +121,6 @@ class PricedThompson(ExpectedCosts):
         self._square += seen.square
         if self._sees_costs:
             self._moved += seen.square
-        super()._chosen(offer, choice)
 
     def _costs_of(self, choice: Choice) -> Array:
         costs: Array = choice.note.costs[choice.row]
@@ -130,12 +131,11 @@ class PricedThompson(ExpectedCosts):
         seed, number = np.uint64(self.seed), self._pending.made
         return np.array([kernels.normal(seed, 0, number, slot + i) for i in range(n)])
 
-    def _correct(self, costs: Array, error: Array) -> None:
-        super()._correct(costs, error)
+    def _measure_costs(self, costs: Array) -> None:
         self._moved += costs**2
 
     def _arrays(self) -> Arrays:
-        names = ("expected", "size", "square", "moved", "rho", "measured")
+        names = ("expected", "size", "square", "moved", "rho", "measured", *self._own_arrays)
         return {name: getattr(self, f"_{name}") for name in names}
 
     def _seen(self, offer: Offer) -> Seen:

@@ -21,10 +21,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from tightrope.errors import StateDamagedError, StateFileError, StateVersionError
 from tightrope.files import write
+from tightrope.models import Model
 
 FORMAT = "tightrope-policy"
 VERSION = 1
 SEAL = 64
+# Arrays of the state with these names are of models, or means of outcomes, rather than of rounds, queues and budgets.
+LEARNT = ("reward/", "cost/", "rewards/", "usage/")
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -34,6 +37,28 @@ def write_state(path: str | os.PathLike[str], kind: str, settings: Mapping[str, 
     header = {"format": FORMAT, "version": VERSION, "kind": kind, "settings": dict(settings)}
     text = json.dumps(header, allow_nan=False, sort_keys=True).encode()
     write(path, sealed({"header": np.frombuffer(text, dtype=np.uint8), **arrays}))
+
+
+def as_data(value: Any) -> Any:
+    """A parameter of a policy as it is saved."""
+    if isinstance(value, Model):
+        return value.settings()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def part_of(arrays: Arrays, prefix: str) -> Arrays:
+    """The arrays whose names begin like this, by the rest of their names."""
+    return {name.removeprefix(prefix): one for name, one in arrays.items() if name.startswith(prefix)}
+
+
+def rolled_back(now: Arrays, then: Arrays, learnt_only: bool) -> Arrays:
+    """The state of then, or only what was learnt of it, with the decisions of now."""
+    if learnt_only:
+        then = {**now, **{name: then[name] for name in now if name.startswith(LEARNT)}}
+    decisions = {name: one for name, one in now.items() if name.startswith("pending/") or name == "made"}
+    return {**then, **decisions}
 
 
 def checked(arrays: Arrays, name: str, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -208,7 +208,7 @@ def test_it_is_open_only_for_offers_of_all_actions():
     policy.decide(x, W[:2], actions=[3, 1])
     assert not policy._fast.offers
     policy.decide(x, W)
-    assert list(policy._fast.offers) == [6]
+    assert list(policy._fast.offers) == [(D,), (6, D)]
 
 
 def test_plain_models_have_none():

@@ -9,6 +9,7 @@ import tightrope as tr
 from kernel_tools import same
 from shadow_tools import SETTINGS, Bagged, D, J, K, Setting, equal_states, play
 from tightrope.kernels import shadow, shadow_solve
+from tightrope.policies.pending import NEVER
 from tightrope.policies.shadow_price import prices
 from tightrope.policies.shadow_price.solve import PriceSolve
 
@@ -67,7 +68,7 @@ def test_when_there_is_work_to_do():
     assert policy._prices.next_work(policy.rounds) == 15.0
     policy._prices.solve = PriceSolve.start(*policy._memory.sample(np.inf), 8.0, 1.0, K)
     assert policy._prices.next_work(policy.rounds) == 0.0
-    assert Setting("before", constraints=0).make()._prices.next_work(0) == np.inf
+    assert Setting("before", constraints=0).make()._prices.next_work(0) == NEVER
 
 
 class TestRefits:

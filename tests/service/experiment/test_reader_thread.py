@@ -159,7 +159,7 @@ def test_a_program_that_can_not_be_solved_is_an_answer(
     def fail(*_: Any) -> None:
         raise SolverError("the matrix is singular")
 
-    monkeypatch.setattr("tightrope.policies.shadow_price.without_rules.earned", fail)
+    monkeypatch.setattr("tightrope.policies.shadow_price.policy.rewards_without_rules", fail)
     experiment = Experiment(ward(policy={"kind": "shadow-price"}), SqliteJournal(tmp_path / "ward.sqlite"))
     experiment.open()
     with running(Service([experiment])) as web:

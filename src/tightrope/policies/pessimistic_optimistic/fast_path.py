@@ -7,13 +7,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.models import hooks
 from tightrope.offer import OfferReader
 from tightrope.policies.decision import Decision, Labels
 from tightrope.policies.fast_path import IDS, LINE, SAID, TABLE, FastPath, Kernels
-from tightrope.policies.pending import AWAITS_REWARD, Pending, PendingDecisions
+from tightrope.policies.pending import AWAITS_REWARD, PendingDecisions
 from tightrope.validation import Array
 
 
@@ -38,11 +39,10 @@ class RidgePath(FastPath):
         labels: Labels,
         measure: Callable[[Array, int], None] | None,
     ) -> None:
-        models = (reward.flat,) if cost is None else (reward.flat, cost.flat, ranges, read.columns)
         kept = 0 if cost is None else cost.n_features
-        super().__init__(reward, cost, core, read, pending, labels, models, kept, True, measure)
-        self.learn_reward, self.learns_by = _learn_reward(), (reward.flat, core)
-        self.cost_disjoint = cost is not None and cost.n_actions is not None
+        super().__init__(reward, cost, core, read, pending, labels, kept, True, measure)
+        self.ranges = ranges
+        self._bind_learning()
 
     @staticmethod
     def fits(reward: Any, cost: Any) -> bool:
@@ -51,13 +51,61 @@ class RidgePath(FastPath):
     def trace_size(self, J: int) -> int:
         return int(kernels.trace_size(J, self.K))
 
+    def bind_before(self, ids: NDArray[np.int64], decide: Any, by_usage: Any) -> tuple[Any, Any]:
+        flat, core = self.reward.flat, self.core
+
+        def on_usage(said: Any, phi: Array, W: Array, trace: Array, x: Array) -> Any:
+            values, base, ranges, counted = said
+            return by_usage(values, base, ranges, counted, phi, ids, W, flat, core, trace, x)
+
+        return lambda phi, W, trace, x: decide(phi, ids, W, flat, core, trace, x), on_usage
+
+    def bind_after(self, ids: NDArray[np.int64], decide: Any, by_usage: Any) -> tuple[Any, Any]:
+        flat, cost, core = self.reward.flat, self.cost.flat, self.core
+        limits, columns = self.ranges, self.columns
+
+        def on_costs(phi: Any, psi: Any, W: Any, idle: Any, trace: Any, x: Any, z: Any) -> Any:
+            return decide(phi, psi, ids, W, flat, cost, limits, columns, idle, core, trace, x, z)
+
+        def on_usage(said: Any, phi: Any, psi: Any, W: Any, idle: Any, trace: Any, x: Any, z: Any) -> Any:
+            values, base, ranges, counted = said
+            return by_usage(
+                values, base, ranges, counted, phi, psi, ids, W, flat, cost, limits, columns, idle, core, trace, x, z
+            )  # fmt: skip
+
+        return on_costs, on_usage
+
+    def _bind_learning(self) -> None:
+        flat, core, reward_code = self.reward.flat, self.core, _learn_reward()
+        self.learn_reward = lambda g, x, reward: reward_code(g, x, reward, flat, core)
+        if self.cost is None:
+            return
+        outcome_code: Any = _learn_outcome()
+        usage_code: Any = None if self.rule_costs is None else _learn_usage()
+        cost, limits, columns = self.cost.flat, self.ranges, self.columns
+        disjoint, cost_disjoint = self.disjoint, self.cost.n_actions is not None
+        alone, w = np.zeros(1, dtype=np.int64), np.empty((1, len(columns)))
+
+        def learn_costs(action: int, x: Any, z: Any, reward: float, costs: Any, unseen: Any) -> Any:
+            g, h = action if disjoint else 0, action if cost_disjoint else 0
+            return outcome_code(g, h, x, z, reward, costs, flat, cost, limits, columns, core)
+
+        def learn_usage(said: Any, action: int, x: Any, z: Any, reward: float, unseen: Any) -> Any:
+            values, base, ranges, counted = said
+            g, h = action if disjoint else 0, action if cost_disjoint else 0
+            return usage_code(
+                values, base, ranges, counted, action, alone, w, g, h, x, z, reward, flat, cost, limits, columns, core
+            )  # fmt: skip
+
+        self.learn_costs, self.learn_usage = learn_costs, learn_usage
+
     def decide_many(self, features: Array, costs: Array) -> list[Decision] | None:
         """Successive decisions in one compiled call."""
         n, J = features.shape[:2]
         self.open_for(J)
-        if (offer := self.offers.get(J)) is None:
+        if (offer := self.offers.get(features.shape[1:])) is None:
             return None
-        ids, size, *_ = offer
+        _, _, ids, size, *_ = offer
         traces, rows = np.empty((n, size)), np.empty(n, dtype=np.int64)
         if not kernels.decide_many_ridge(features, ids, costs, self.reward.flat, self.core, traces, rows):
             return None
@@ -68,16 +116,6 @@ class RidgePath(FastPath):
             Decision(row, row, number, pending.owner, version + i, ids, trace, labels, None, True)
             for i, (number, row, trace) in enumerate(zip(numbers, chosen, traces))
         ]
-
-    def learn_outcome(
-        self, said: tuple[Any, ...] | None, waiting: Pending, reward: float, costs: Any, unseen: Any
-    ) -> int:
-        _, action, x, z, *_ = waiting
-        g, h = action if self.disjoint else 0, action if self.cost_disjoint else 0
-        if said is None:
-            return int(_learn_outcome()(g, h, x, z, reward, costs, *self.models, self.core))
-        given = (action, self.alone, self.w, g, h, x, z, reward)
-        return int(_learn_usage()(*said, *given, *self.models, self.core))
 
 
 # Compiled code, looked up once.

@@ -25,11 +25,11 @@ from tightrope.policies.pessimistic_optimistic import concerns, estimates
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
 from tightrope.policies.pessimistic_optimistic.concerns import Standing
 from tightrope.policies.pessimistic_optimistic.fast_path import RidgePath
-from tightrope.policies.pessimistic_optimistic.slater import slater_meter
+from tightrope.policies.pessimistic_optimistic.slater import random_state, slater_meter
 from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.sizing import read_context
-from tightrope.policies.state_file import Arrays
+from tightrope.policies.state_file import Arrays, part_of
 from tightrope.policies.warm_start import encoded, read_log, require_in_ranges
 from tightrope.policies.watch import constraint_words
 from tightrope.problem import Seen
@@ -220,7 +220,7 @@ class PessimisticOptimistic(Constrained):
     def _decide_with_care(self, *given: Any) -> Decision:
         features, costs, *rest = given
         if not isinstance(features, Catalogue) and not isinstance(costs, SparseCosts):
-            return super()._decide_with_care(*given)
+            return self._decide(self._take_offer(*given))
         if any(one is not None for one in rest):
             raise InvalidInput("with a Catalogue or SparseCosts, decide() takes only features and costs.")
         return self._decide_lazily(features, costs)
@@ -265,7 +265,7 @@ class PessimisticOptimistic(Constrained):
             # Of a rule that is not in force nothing is shifted.
             shift = shift.copy()
             shift[self._rule_costs.force(pending[4]).unseen] = 0.0
-        super()._learn_costs(pending, np.asarray(costs - shift))
+        self._cost.learn(pending[3], np.asarray(costs - shift), pending[1])
 
     def _book_costs(self, costs: Array) -> None:
         self._ledger.book(costs, self._input.columns)
@@ -306,8 +306,8 @@ class PessimisticOptimistic(Constrained):
         log.learn(self._reward, self._cost)
         self._note_outside(log.rewards)
 
-    def _background(self) -> list[BackgroundWork]:
-        """Fits of models, and the measuring of δ.
+    def _own_background(self) -> list[BackgroundWork]:
+        """The measuring of δ.
 
         >>> import tightrope as tr
         >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1)
@@ -320,49 +320,42 @@ class PessimisticOptimistic(Constrained):
         >>> policy.slater
         0.25
         """
-        found = super()._background()
-        return found if self._meter is None else [*found, self._meter]
+        return [] if self._meter is None else [self._meter]
 
-    def _forget_inputs(self, numbers: Collection[int]) -> None:
-        super()._forget_inputs(numbers)
+    def _forget_more(self, numbers: Collection[int]) -> None:
         if self._meter is not None:
             self._meter.forget({*numbers})
 
     # Save, restore, go on
 
-    def _state(self) -> Arrays:
+    def _arrays(self) -> Arrays:
+        return {"core": kernels.core_views(self._core).saved}
+
+    def _more_state(self) -> Arrays:
         meter = {} if self._meter is None else self._meter.arrays()
         moved = {"shift": self._shift.copy()} if self._shift.any() else {}
-        return super()._state() | {f"slater/{name}": array for name, array in meter.items()} | moved
+        return {f"slater/{name}": array for name, array in meter.items()} | moved
 
-    def _load(self, arrays: Arrays) -> None:
+    def _load_more(self, arrays: Arrays) -> None:
         if self._meter is not None:
-            parts = {
-                name.removeprefix("slater/"): one
-                for name, one in arrays.items()
-                if name.startswith("slater/")
-            }
-            self._meter.load(parts)
-        super()._load(arrays)
+            self._meter.load(part_of(arrays, "slater/"))
         self._set_shift(arrays.get("shift", np.zeros_like(self._shift)))
         self._use_measured()
 
-    def _all_arrays(self) -> Arrays:
-        return {"core": kernels.core_views(self._core).saved, **super()._all_arrays()}
-
-    def copy(self, seed: int | None = None) -> PessimisticOptimistic:
-        """An independent policy in the same state; it takes this one's pending decisions by number alone."""
-        twin = Policy.copy(self, seed)
-        if seed is not None and twin._meter is not None:
-            twin._meter.random = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
-        return twin
+    def _state_for(self, seed: int | None) -> Arrays:
+        state = self._state()
+        if seed is not None and self._meter is not None:
+            state["slater/random"] = random_state(seed)
+        return state
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
-        assert isinstance(old, PessimisticOptimistic)
-        measured = same_costs and self._meter is not None and old._meter is not None
-        self._go_on(old.hooks, ("slater/",) if measured else ())
-        kernels.carry_over(old._core, old._input.constraints, self._core, self._input.constraints)
-        self._set_shift(old._shift + (0.0 if shifts is None else shifts))
+        then, state = old.hooks, old.hooks.state()
+        measured = same_costs and self._meter is not None and "slater/numbers" in state
+        self._go_on(then, ("slater/",) if measured else ())
+        theirs = self._names_of_constraints(then)
+        kernels.carry_over(then.compiled_state().core, theirs, self._core, self._input.constraints)
+        shift = state.get("shift", np.zeros_like(self._shift))
+        self._set_shift(shift if shifts is None else shift + shifts)
         self._use_measured()
 
     def __repr__(self) -> str:

@@ -38,7 +38,7 @@ class SlaterMeter:
         self.K = K
         self.seen = 0
         self.value = FLOOR
-        self.random = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
+        self.random = random_state(seed)[0]
         self.matrices: list[Array] = []
         # The numbers of the decisions that were made on them.
         self.decisions: list[int] = []
@@ -128,6 +128,11 @@ class SlaterMeter:
         z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
         return z ^ (z >> 31)
+
+
+def random_state(seed: int) -> NDArray[np.uint64]:
+    """Where the draws of a sample begin, as it is saved."""
+    return np.array([seed & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
 
 
 def slater_meter(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow, shadow_solve
 from tightrope.models import Model, hooks
-from tightrope.offer import rows_for_each
+from tightrope.offer import Offer, rows_for_each
 from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.validation import Array
@@ -74,6 +74,30 @@ class Beliefs:
                     means[own, columns] *= entry.force[columns]
                     spreads[own, columns] *= entry.force[columns]
         return means, spreads
+
+    def costs_on_offer(self, offer: Offer, force: NDArray[np.bool_] | None) -> tuple[Array, Array]:
+        """Means and standard deviations of the costs that are seen after acting, (J, K_after), 0 for rules not in force."""
+        means, sds = self.costs(offer.psi, offer.ids)
+        if force is None:
+            return means, sds
+        late = force[self.columns]
+        return means * late, sds * late
+
+    def learn_costs(self, psi: Array | None, costs: Array, action: int, unseen: Sequence[int] | Ids) -> None:
+        """Of a rule that is not in force nothing is seen: its model is told what it believes already."""
+        cost: Any = self.cost
+        if len(unseen):
+            believed = np.reshape(cost.means(None if psi is None else psi[None, :], np.array([action])), -1)
+            costs = costs.copy()
+            costs[unseen] = believed[unseen]
+        cost.learn(psi, costs, action)
+
+    def shift_costs(self, shifts: Array) -> None:
+        """Costs that are seen after acting have grown by so much, (K_after,)."""
+        cost: Any = self.cost
+        for i, by in enumerate(shifts.tolist()):
+            if by:
+                hooks.shift(cost, i, by)
 
     def room_needed(self, J: int, K: int) -> int:
         """How much room compiled code needs for J actions on offer and K constraints."""

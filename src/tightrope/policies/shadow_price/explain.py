@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.kernels import probabilities, shadow
-from tightrope.policies.decision import Gaps, Sampling
+from tightrope.offer import OfferReader
+from tightrope.policies.decision import Gaps, Labels, Sampling
 from tightrope.policies.shadow_price.sampling import gap_probabilities, member_probabilities
 from tightrope.rules import Units
 from tightrope.validation import Array
 
 # For more actions than this probabilities are not computed: they would take a second and more.
 MOST_ACTIONS = 1024
+
+
+def labels_of(read: OfferReader, units: Units) -> Labels:
+    names = None if read.rules is None else read.rules.names
+    unpack = partial(unpack_trace, units=units, names=read.constraints)
+    return Labels(read.names, names, unpack, choice_probabilities)
 
 
 def n_constraints(trace: Array, J: int) -> int:

@@ -13,7 +13,7 @@ from tightrope.kernels import shadow, standardised
 from tightrope.offer import OfferReader
 from tightrope.policies.decision import Labels
 from tightrope.policies.fast_path import IDS, LINE, SAID, TABLE, FastPath, Kernels
-from tightrope.policies.pending import Pending, PendingDecisions
+from tightrope.policies.pending import PendingDecisions
 from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
 from tightrope.policies.shadow_price.prices import Prices
@@ -41,14 +41,9 @@ class ShadowPath(FastPath):
         reward: Any = beliefs.reward
         cost: Any = beliefs.cost
         late, q = len(prices.columns), 0 if cost is None else cost.n_features
+        super().__init__(reward, cost, prices.core, read, pending, labels, q + late)
         self.beliefs, self.memory, self.seed = beliefs, memory, prices.seed
-        self.flats = (reward.flat, reward.spread, *(() if cost is None else (cost.flat, cost.spread)))
-        models = self.flats if cost is None else (*self.flats, prices.columns)
-        super().__init__(reward, cost, prices.core, read, pending, labels, models, q + late)
-        width = max(reward.n_features, q + late) + 1
-        self.room = np.empty(2 * width + 3 * late + 8 + int(standardised.predictions_room(width, late)))
-        self.learn_reward, self.learns_by = _learn_reward(), (*self.flats[:2], self.core, self.room)
-        self.outputs = np.arange(late)
+        self._bind_learning(max(reward.n_features, q + late) + 1)
 
     @staticmethod
     def fits(beliefs: Beliefs) -> bool:
@@ -58,8 +53,83 @@ class ShadowPath(FastPath):
     def trace_size(self, J: int) -> int:
         return int(shadow.trace_size(J, self.K))
 
-    def last(self, J: int) -> tuple[Any, ...]:
-        return self.seed, np.empty(self.beliefs.room_needed(J, self.K))
+    def bind_before(self, ids: NDArray[np.int64], decide: Any, by_usage: Any) -> tuple[Any, Any]:
+        flat, spread, core, seed, room = *_flat(self.reward), self.core, self.seed, self._room(len(ids))
+
+        def on_costs(phi: Any, W: Any, trace: Any, x: Any) -> Any:
+            return decide(phi, ids, W, flat, spread, core, trace, x, seed, room)
+
+        def on_usage(said: Any, phi: Any, W: Any, trace: Any, x: Any) -> Any:
+            values, base, ranges, counted = said
+            return by_usage(
+                values, base, ranges, counted, phi, ids, W, flat, spread, core, trace, x, seed, room
+            )
+
+        return on_costs, on_usage
+
+    def bind_after(self, ids: NDArray[np.int64], decide: Any, by_usage: Any) -> tuple[Any, Any]:
+        flat, spread, cost, cost_spread = *_flat(self.reward), *_flat(self.cost)
+        columns, core, seed, room = self.columns, self.core, self.seed, self._room(len(ids))
+
+        def on_costs(phi: Any, psi: Any, W: Any, idle: Any, trace: Any, x: Any, z: Any) -> Any:
+            return decide(
+                phi,
+                psi,
+                ids,
+                W,
+                flat,
+                spread,
+                cost,
+                cost_spread,
+                columns,
+                idle,
+                core,
+                trace,
+                x,
+                z,
+                seed,
+                room,
+            )
+
+        def on_usage(said: Any, phi: Any, psi: Any, W: Any, idle: Any, trace: Any, x: Any, z: Any) -> Any:
+            values, base, ranges, counted = said
+            return by_usage(
+                values, base, ranges, counted, phi, psi, ids, W, flat, spread, cost, cost_spread, columns, idle, core, trace, x, z,
+                seed, room
+            )  # fmt: skip
+
+        return on_costs, on_usage
+
+    def _bind_learning(self, width: int) -> None:
+        flat, spread, core, columns, pending = *_flat(self.reward), self.core, self.columns, self.pending
+        late, reward_code = len(columns), _learn_reward()
+        room = np.empty(2 * width + 3 * late + 8 + int(standardised.predictions_room(width, late)))
+        self.learn_reward = lambda g, x, reward: reward_code(g, x, reward, flat, spread, core, room)
+        if self.cost is None:
+            return
+        outcome_code: Any = _learn_outcome()
+        usage_code: Any = None if self.rule_costs is None else _learn_usage()
+        cost, cost_spread, outputs = *_flat(self.cost), np.arange(late)
+        alone, w = np.zeros(1, dtype=np.int64), np.empty((1, late))
+
+        def learn_costs(action: int, x: Any, z: Any, reward: float, costs: Any, unseen: Any) -> Any:
+            last = len(pending) == 1
+            return outcome_code(
+                action, x, z, reward, costs, unseen, columns, core, flat, spread, cost, cost_spread, outputs, alone, last, room
+            )  # fmt: skip
+
+        def learn_usage(said: Any, action: int, x: Any, z: Any, reward: float, unseen: Any) -> Any:
+            values, base, ranges, counted = said
+            last = len(pending) == 1
+            return usage_code(
+                values, base, ranges, counted, w, action, x, z, reward, unseen, columns, core, flat, spread, cost, cost_spread,
+                outputs, alone, last, room
+            )  # fmt: skip
+
+        self.learn_costs, self.learn_usage = learn_costs, learn_usage
+
+    def _room(self, J: int) -> Array:
+        return np.empty(self.beliefs.room_needed(J, self.K))
 
     def enter(
         self, row: int, ids: NDArray[np.int64], phi: Array, psi: Array | None, W: Array, force: Any
@@ -74,22 +144,9 @@ class ShadowPath(FastPath):
         memory.remember(int(slot), Remembered(ids, phi, psi, W, force), mark, own, decision=self.pending.made)
         return shadow.ENTERS - row
 
-    def learn_outcome(
-        self, said: tuple[Any, ...] | None, waiting: Pending, reward: float, costs: Any, unseen: Any
-    ) -> int:
-        _, action, x, z, *_ = waiting
-        rest = (
-            unseen,
-            self.columns,
-            self.core,
-            *self.flats,
-            self.outputs,
-            self.alone,
-            len(self.pending) == 1,
-        )
-        if said is None:
-            return int(_learn_outcome()(action, x, z, reward, costs, *rest, self.room))
-        return int(_learn_usage()(*said, self.w, action, x, z, reward, *rest, self.room))
+
+def _flat(model: Any) -> tuple[Array, Array]:
+    return model.flat, model.spread
 
 
 # Compiled code, looked up once.

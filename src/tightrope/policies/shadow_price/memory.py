@@ -15,6 +15,7 @@ from tightrope.kernels import shadow
 from tightrope.models.model import NO_DECISION
 from tightrope.offer import Offer, OfferReader
 from tightrope.policies.state_file import Arrays
+from tightrope.policies.warm_start import Lessons
 from tightrope.validation import Array
 
 Ids = NDArray[np.int64]
@@ -82,6 +83,26 @@ def remembered(offer: Offer, read: OfferReader) -> Remembered:
     return Remembered(offer.ids, rows, rows if psi is phi else psi, offer.W, force, True)
 
 
+def logged_rounds(log: Lessons, read: OfferReader) -> list[Remembered]:
+    """What was on offer in logged rounds, where one x serves all actions and no cost is known before acting; else nothing."""
+    models = [model for model in (read.reward, read.cost) if model is not None]
+    unknown = len(read.known_columns) > 0 or any(model.n_actions is None for model in models)
+    if read.cost is None or read.rules is not None or unknown:
+        return []
+    ids = np.arange(read.n_actions or 0)
+    W = np.zeros((len(ids), read.K))
+    psi = log.psi if log.psi is not None else log.phi
+    return [
+        Remembered(
+            ids,
+            None if log.phi is None else log.phi[i : i + 1].copy(),
+            None if psi is None or not read.cost.n_features else psi[i : i + 1].copy(),
+            W,
+        )
+        for i in range(len(log.ids))
+    ]
+
+
 _NONE = np.empty(0)
 
 
@@ -96,14 +117,23 @@ class RoundMemory:
     `decisions` has for each slot the number of the decision that was made in the round.
     """
 
-    def __init__(self) -> None:
-        self.slots: list[int] = []
-        self.decisions: list[int] = []
-        self.entries: list[Remembered | None] = []
-        self.counts: list[int] = []
+    def __init__(
+        self,
+        slots: Sequence[int] = (),
+        decisions: Sequence[int] = (),
+        entries: Sequence[Remembered | None] = (),
+    ) -> None:
+        self.slots, self.decisions, self.entries = list(slots), list(decisions), list(entries)
+        size = len(self.entries)
+        self.counts: list[int] = np.bincount(np.array(self.slots, dtype=np.int64), minlength=size).tolist()
+        if len(self.decisions) != len(self.slots):
+            raise ValueError("memory/decisions must have a number for each of memory/slots")
+        if len(self.counts) != size:
+            raise ValueError("memory/slots names rounds that memory/numbers does not have")
         self._marks: list[float] = []
         self._numbers: dict[float, list[int]] = {}
-        self._free: list[int] = []
+        self._mark_all()
+        self._free = [number for number, entry in enumerate(self.entries) if entry is None]
         self._catalogues: list[Array] = []
 
     def __len__(self) -> int:
@@ -241,21 +271,11 @@ class RoundMemory:
 
     @classmethod
     def restore(cls, arrays: Arrays) -> tuple[RoundMemory, list[Remembered]]:
-        memory = cls()
-        memory.slots, memory.decisions = arrays["slots"].tolist(), arrays["decisions"].tolist()
-        numbers = arrays["numbers"].tolist()
-        size = max(numbers, default=-1) + 1
-        memory.entries = [None] * size
-        memory.counts = np.bincount(arrays["slots"].astype(np.int64), minlength=size).tolist()
-        if len(memory.decisions) != len(memory.slots):
-            raise ValueError("memory/decisions must have a number for each of memory/slots")
-        if len(memory.counts) != size:
-            raise ValueError("memory/slots names rounds that memory/numbers does not have")
-        kept = unpack(arrays)
+        numbers, kept = arrays["numbers"].tolist(), unpack(arrays)
+        entries: list[Remembered | None] = [None] * (max(numbers, default=-1) + 1)
         for number, entry in zip(numbers, kept):
-            memory.entries[number] = entry
-        memory._mark_all()
-        memory._free = [number for number, entry in enumerate(memory.entries) if entry is None]
+            entries[number] = entry
+        memory = cls(arrays["slots"].tolist(), arrays["decisions"].tolist(), entries)
         return memory, kept
 
 

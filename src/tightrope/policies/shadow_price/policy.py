@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,30 +15,33 @@ from tightrope.ledger.totals import Totals
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.constrained import Constrained
-from tightrope.policies.constraints import finite_ranges, read_constraints
-from tightrope.policies.decision import Decision, Labels, Quote, Sampling
-from tightrope.policies.pending import AWAITS_COSTS, Pending
+from tightrope.policies.constraints import column_of, finite_ranges, moved_limit, read_constraints
+from tightrope.policies.decision import Decision, Quote
+from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
-from tightrope.policies.shadow_price import concerns, conflict, limits, without_rules
-from tightrope.policies.shadow_price.beliefs import Beliefs, Rewards
-from tightrope.policies.shadow_price.explain import choice_probabilities, unpack_trace
+from tightrope.policies.shadow_price import concerns
+from tightrope.policies.shadow_price.beliefs import Beliefs
+from tightrope.policies.shadow_price.explain import labels_of
 from tightrope.policies.shadow_price.fast_path import ShadowPath
-from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
-from tightrope.policies.shadow_price.prices import CompiledState, Prices, loaded_memory, work_of_a_row
-from tightrope.policies.shadow_price.sampling import follow_member, sampling_for, weigh_gaps
+from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, logged_rounds, remembered
+from tightrope.policies.shadow_price.prices import CompiledState, Prices
+from tightrope.policies.shadow_price.rule_programs import (
+    Conflict,
+    WithoutRules,
+    find_conflict,
+    rewards_without_rules,
+)
+from tightrope.policies.shadow_price.sampling import sampling_for
 from tightrope.policies.sizing import read_context
 from tightrope.policies.state_file import Arrays
-from tightrope.policies.warm_start import Lessons, encoded, read_log
+from tightrope.policies.warm_start import encoded, read_log
 from tightrope.problem import Seen
 from tightrope.rules import Rules, Units
 from tightrope.validation import LARGEST, Array, finite_number, whole_number
 
 if TYPE_CHECKING:
     from tightrope.encoder import Encoder
-
-ndarray, empty = np.ndarray, np.empty  # looked up in every round
-_NONE = np.empty(0)
 
 
 @register("shadow-price")
@@ -153,28 +155,82 @@ class ShadowPrice(Constrained):
         self._cost = costs and hooks.standardised(costs, len(after), centred=False, prior=prior)
         self._read_by(self.rules, known, any_unit=True)
         self._begin()
-        self._sampling = sampling_for(sampling, self._reward)
-        self._beliefs = Beliefs(self._reward, self._cost, self._sampling, after)
-        explore, caution, memory, guard, _, half_life, *_ = self._given.values()
-        core = shadow.new_core(K, explore, caution, memory, guard, known, half_life)
-        self._prices = Prices(core, after, self.seed, work_of_a_row(self._beliefs))
+        self._beliefs = Beliefs(self._reward, self._cost, sampling_for(sampling, self._reward), after)
+        self._prices = Prices.new(self._beliefs, known, self._given)
         self._ledger = Totals.on(self._prices.vector(shadow.TOTALS), self._prices.vector(shadow.RESTS))
         self._memory = RoundMemory()
         # Compiled code for plain arrays, from the first decision on, and the number of the first that must take the careful way
         # again, for it has prices to work on.
         self._fast: ShadowPath | None = None
-        self._wake: float = 0
+        self._wake = 0
         self._label()
 
     def _label(self) -> None:
-        rules, names = self.rules, self._input.constraints
-        self._units = Units.of(rules, self._n_constraints)
-        self._labels = Labels(
-            self._input.names,
-            None if rules is None else rules.names,
-            partial(unpack_trace, units=self._units, names=names),
-            choice_probabilities,
-        )
+        self._units = Units.of(self.rules, self._n_constraints)
+        self._labels = labels_of(self._input, self._units)
+
+    # One round
+
+    def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
+        self._prices.work(self._memory, self._beliefs)
+        force = self._input.in_force(offer.group)
+        step = self._prices.step(offer, self._beliefs, force, -1 if forced is None else forced)
+        self._prices.remember(self._memory, remembered(offer, self._input), self._pending.made)
+        decision = self._decided(offer, step.row, step.trace, step.kept, step.sampling)
+        if self._fast is None and ShadowPath.fits(self._beliefs):
+            own = self._beliefs, self._prices, self._memory, self._pending
+            self._fast = ShadowPath(*own, self._input, self._labels)
+        if self._fast is not None:
+            self._fast.open_for(len(offer.ids))
+        self._set_alarm()
+        return decision
+
+    def _weigh(self, offer: Offer) -> Quote:
+        # All on copies.
+        prices, beliefs = self._prices.copy(), self._beliefs.copy()
+        prices.work(self._memory, beliefs)
+        step = prices.step(offer, beliefs, self._input.in_force(offer.group), -1)
+        proposed = self._decided(offer, step.row, step.trace, None, step.sampling)
+        return Quote(offer, proposed, self._pending.owner)
+
+    def _set_alarm(self) -> None:
+        self._wake = self._prices.next_work(self._pending.made)
+
+    # Learn
+
+    def _book_costs(self, costs: Array) -> None:
+        """They are in the totals already, in place of what was booked for them."""
+
+    def _learn_reward(self, pending: Pending, reward: float) -> None:
+        self._prices.note_unit(self._reward, reward)
+        self._reward.learn(pending[2], reward, pending[1])
+
+    def _learn_costs(self, pending: Pending, costs: Array) -> None:
+        _, action, _, z, group, _ = pending
+        assert z is not None
+        psi = self._prices.take_costs(z, costs, self._cost)
+        self._beliefs.learn_costs(psi, costs, action, self._unseen(group))
+
+    def forget(self, decision: Decision | int) -> None:
+        """Drop a pending decision: its outcome will never come, and what was booked for its costs is taken back."""
+        number = self._pending.number_of(decision)
+        self._prices.release(self._pending[number])
+        self._pending.close(number)
+        self._settled()
+
+    def _forget_more(self, numbers: Collection[int]) -> None:
+        if self._memory.forget({*numbers}):
+            self._prices.forgot(self._memory)
+            self._set_alarm()
+
+    def _settled(self) -> None:
+        """Where no outcome is awaited nothing is booked, not even what rounding has left."""
+        if not self._pending:
+            self._prices.vector(shadow.BOOKED)[:] = 0.0
+
+    def _unseen(self, group: Any) -> Any:
+        """Which costs are not seen after acting, for rules that are not in force."""
+        return [] if self._rule_costs is None else self._rule_costs.force(group).unseen
 
     # What the policy knows
 
@@ -196,13 +252,14 @@ class ShadowPrice(Constrained):
         """Which rules can't be met on what was seen, (K,)."""
         return np.asarray(self._prices.vector(shadow.INFEASIBLE) != 0.0)
 
-    def conflict(self) -> conflict.Conflict | None:
+    def conflict(self) -> Conflict | None:
         """The rules that can't be met together on what is remembered, and the smallest relaxation; None where all can be."""
-        return conflict.find(self._memory, self._beliefs, self._units, self._input.constraints)
+        return find_conflict(self._memory, self._beliefs, self._units, self._input.constraints)
 
-    def _cost_of_rules(self) -> without_rules.WithoutRules | None:
+    def _cost_of_rules(self) -> WithoutRules | None:
         """About what each rule costs: mean rewards with and without it; None if too little is known or rules can't be met."""
-        return without_rules.earned(self.rounds, self._memory, self._beliefs, self._input.constraints)
+        names = self._input.constraints
+        return rewards_without_rules(self.rounds, self._memory, self._beliefs, names)
 
     def _own_concerns(self) -> list[Concern]:
         return concerns.hopeless(self, self.infeasible, self._columns)
@@ -226,56 +283,9 @@ class ShadowPrice(Constrained):
         return self._beliefs.compiled
 
     def _compiled_state(self) -> CompiledState:
-        prices = self._prices
-        return CompiledState(
-            self._reward, self._cost, prices.columns, prices.core, self._memory, prices.solve
-        )
+        return self._prices.compiled_state(self._beliefs, self._memory)
 
-    # Learn
-
-    def _learn_parts(self, decision: Decision | int, reward: Any, costs: Any, usage: Any) -> None:
-        super()._learn_parts(decision, reward, costs, usage)
-        self._book_nothing()
-
-    def _book_costs(self, costs: Array) -> None:
-        """They are in the totals already, in place of what was booked for them."""
-
-    def _learn_reward(self, pending: Pending, reward: float) -> None:
-        self._prices.note_unit(self._reward, reward)
-        super()._learn_reward(pending, reward)
-
-    def _learn_costs(self, pending: Pending, costs: Array) -> None:
-        cost, z = self._cost, pending[3]
-        assert z is not None
-        p = cost.n_features
-        spread = cost.spread if hooks.compiled(cost) == "standardised" else np.empty(0)
-        shadow.take_costs(costs, z, p, self._columns, self._prices.core, spread)
-        psi = z[:p] if p else None
-        unseen = () if self._rule_costs is None else self._rule_costs.force(pending[4]).unseen
-        if len(unseen):
-            # Of a rule that is not in force nothing is seen: its model is told what it believes already.
-            ids, costs = np.array([pending[1]]), costs.copy()
-            believed = np.reshape(cost.means(None if psi is None else psi[None, :], ids), -1)
-            costs[unseen] = believed[unseen]
-        cost.learn(psi, costs, pending[1])
-
-    def forget(self, decision: Decision | int) -> None:
-        """Drop a pending decision: its outcome will never come, and what was booked for its costs is taken back."""
-        number = self._pending.number_of(decision)
-        self._prices.release(self._pending[number])
-        self._pending.close(number)
-        self._book_nothing()
-
-    def _forget_inputs(self, numbers: Collection[int]) -> None:
-        super()._forget_inputs(numbers)
-        if self._memory.forget({*numbers}):
-            self._prices.forgot(self._memory)
-            self._set_alarm()
-
-    def _book_nothing(self) -> None:
-        """Where no outcome is awaited nothing is booked, not even what rounding has left."""
-        if not self._pending:
-            self._prices.vector(shadow.BOOKED)[:] = 0.0
+    # What an operator does
 
     def warm_start(
         self,
@@ -323,12 +333,22 @@ class ShadowPrice(Constrained):
         anything = np.array([[-LARGEST, LARGEST]] * len(self._columns)).reshape(-1, 2)
         given = features, actions, rewards, costs, cost_features, usage, group
         log = read_log(self._input, self._reward, self._cost, anything, *given)
-        seen = self._logged_offers(log) if offers is None else self._told_offers(offers)
+        seen = logged_rounds(log, self._input) if offers is None else self._told_rounds(offers)
         self._prices.note_unit(self._reward, next((y for y in log.rewards.reshape(-1).tolist() if y), 0.0))
         self._pending.version += 1
         log.learn(self._reward, self._cost)
         self._prices.remember_offers(self._memory, seen, self._beliefs)
         self._set_alarm()
+
+    def _told_rounds(self, offers: Sequence[Mapping[str, Any] | Offer]) -> list[Remembered]:
+        found = []
+        for i, given in enumerate(offers):
+            try:
+                told = self._admitted(given) if isinstance(given, Offer) else self._offer(**given)
+                found.append(remembered(told, self._input))
+            except (InvalidInput, TypeError) as error:
+                raise InvalidInput(f"offers[{i}]: {error}") from error
+        return found
 
     def change_limit(
         self,
@@ -353,19 +373,11 @@ class ShadowPrice(Constrained):
         """
         if self._asked:
             raise InvalidInput("limits can't change before the first decision: change the rules.")
-        k = self._column(rule)
+        k = column_of(self._input.constraints, rule)
         if k in self._columns:
             hooks.require_shift(self._cost)
-        if self.rules is None:
-            if limit is not None or shift is None:
-                raise InvalidInput(
-                    "costs without rules have no limits to name: give shift=, how much they change by."
-                )
-            by = finite_number("shift", shift)
-        else:
-            if limit is None or shift is not None:
-                raise InvalidInput("with rules, give the new limit.")
-            rules, by = limits.with_limit(self.rules, k, finite_number("limit", limit))
+        rules, by = moved_limit(self.rules, k, limit, shift)
+        if rules is not None:
             known = ~np.isin(np.arange(self._n_constraints), self._columns)
             self._read_by(rules, known, any_unit=True)
             self._label()
@@ -380,39 +392,37 @@ class ShadowPrice(Constrained):
         self._fast = None
         self._set_alarm()
 
+    def _restate_late(self, shifts: Array) -> None:
+        """Costs seen after acting have grown by so much, (K_after,): restate what was learnt of them and what is booked."""
+        self._beliefs.shift_costs(shifts)
+        self._prices.restate_booked(self._pending, shifts, self._unseen)
+
     # Save, restore, go on
 
-    def _kept_lengths(self) -> tuple[int, int]:
-        phi, psi = super()._kept_lengths()
-        return phi, psi + len(self._columns)
+    def _arrays(self) -> Arrays:
+        return {"core": self._prices.core}
 
-    def _state(self) -> Arrays:
-        return super()._state() | self._prices.arrays(self._memory)
+    def _n_booked(self) -> int:
+        return len(self._columns)
 
-    def _load(self, arrays: Arrays) -> None:
-        memory, solve = loaded_memory(arrays, self._n_constraints)
-        super()._load(arrays)
-        self._prices.refits[:] = arrays.get("refits", 0.0)
-        self._memory, self._prices.solve, self._fast = memory, solve, None
+    def _more_state(self) -> Arrays:
+        return self._prices.arrays(self._memory)
+
+    def _load_more(self, arrays: Arrays) -> None:
+        self._memory, self._fast = self._prices.load(arrays), None
         self._set_alarm()
 
-    def _roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
-        dropped = super()._roll_back(then, learnt_only=learnt_only)
-        # Where the same outcomes are awaited as then, what was booked for them is what it was, to the bit.
-        awaited = then["pending/number"][then["pending/awaits"] & AWAITS_COSTS != 0].tolist()
-        if not learnt_only and awaited != [
-            number for number, one in self._pending.items() if one[0] & AWAITS_COSTS
-        ]:
+    def _rolled_back(self, same_costs_awaited: bool) -> None:
+        # Where the same outcomes are awaited, what was booked for them is what it was, to the bit.
+        if not same_costs_awaited:
             self._prices.book_again(self._pending.values())
-        return dropped
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
-        assert isinstance(old, ShadowPrice)
         then, mine = old.hooks, self._input.constraints
-        theirs = then.labels.constraints or tuple(map(str, range(then.n_constraints)))
+        theirs = self._names_of_constraints(then)
         same = same_costs and mine == theirs
         self._go_on(then, ("memory/", "solve/") if same else ())
-        self._prices.carry_over(old._prices, mine, theirs, self._memory, same)
+        self._prices.carry_over(then.compiled_state().core, mine, theirs, self._memory, same)
         self._prices.book_again(self._pending.values())
         if shifts is not None:
             hooks.require_shift(self._cost)
@@ -421,140 +431,9 @@ class ShadowPrice(Constrained):
                 self._prices.begin_anew(self._columns[shifts != 0.0].tolist(), self._memory, self._beliefs)
         self._set_alarm()
 
-    def _all_arrays(self) -> Arrays:
-        return {"core": self._prices.core, **super()._all_arrays()}
-
     def __repr__(self) -> str:
         usual = {"explore": 1.0, "caution": 3.0, "memory": 2048, "guard": False, "half_life": None}
         given = {name: self._given[name] for name, one in usual.items() if self._given[name] != one}
         shown = [f"{name}={value:g}" for name, value in given.items()]
         sampling = self._given["sampling"]
         return self._shown(*shown, *([] if sampling is None else [f"sampling={sampling!r}"]))
-
-    # One round
-
-    def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
-        self._prices.work(self._memory, self._beliefs)
-        row, trace, sampling, kept = self._step(
-            offer, self._prices, self._beliefs, -1 if forced is None else forced
-        )
-        self._prices.remember(self._memory, remembered(offer, self._input), self._pending.made)
-        decision = self._decided(offer, row, trace, kept, sampling)
-        if self._fast is None and ShadowPath.fits(self._beliefs):
-            own = self._beliefs, self._prices, self._memory, self._pending
-            self._fast = ShadowPath(*own, self._input, self._labels)
-        if self._fast is not None:
-            self._fast.open_for(len(offer.ids))
-        self._set_alarm()
-        return decision
-
-    def _weigh(self, offer: Offer) -> Quote:
-        # All on copies.
-        prices, beliefs = self._prices.copy(), self._beliefs.copy()
-        prices.work(self._memory, beliefs)
-        row, trace, sampling, _ = self._step(offer, prices, beliefs, -1)
-        return Quote(offer, self._decided(offer, row, trace, None, sampling), self._pending.owner)
-
-    def _step(
-        self, offer: Offer, prices: Prices, beliefs: Beliefs, forced: int
-    ) -> tuple[int, Array, Sampling, tuple[Array | None, Array | None]]:
-        """The row, the numbers behind it, how it was drawn, and φ and ψ of it with the costs booked; moves `prices`."""
-        ids, phi, W, psi, group = offer.ids, offer.phi, offer.W, offer.psi, offer.group
-        J, K = len(ids), self._n_constraints
-        trace, spreads = np.empty(shadow.trace_size(J, K)), np.zeros((J, K))
-        _, deviations, values, _, costs_at, rules_at = shadow.trace_parts(J, K)
-        core, believed = prices.core, beliefs.rewards(phi, ids)
-        trace[:J], trace[deviations:values] = believed.means, believed.deviations
-        costs = trace[costs_at:rules_at].reshape(J, K)
-        costs[:] = W
-        if self._cost is not None:
-            means, sds = beliefs.costs(psi, ids)
-            force = self._input.in_force(group)
-            if force is not None:
-                late = force[self._columns]
-                means, sds = means * late, sds * late
-            costs[:, self._columns], spreads[:, self._columns] = means, sds
-        sampling: Sampling = None
-        if self._sampling == "normal":
-            row = int(shadow.step(J, spreads.reshape(-1), core, trace, self._prices.seed, forced))
-        else:
-            row, sampling = self._draw(believed, spreads, core, trace)
-            row = forced if forced >= 0 else row
-            shadow.count(J, core, trace, row, self._prices.seed)
-        x = None if phi is None else phi[row if len(phi) == J else 0].copy()
-        z = None
-        if self._cost is not None:
-            first = np.empty(0) if psi is None else psi[row if len(psi) == J else 0]
-            z = np.concatenate([first, costs[row, self._columns]])
-        return row, trace, sampling, (x, z)
-
-    def _draw(self, believed: Rewards, spreads: Array, core: Array, trace: Array) -> tuple[int, Sampling]:
-        """A row that is not drawn from normal laws, and how; prices are set in `core`."""
-        J = len(believed.means)
-        _, deviations, values, *_ = shadow.trace_parts(J, self._n_constraints)
-        if believed.members is None:
-            shadow.weigh(J, spreads.reshape(-1), core, trace)
-            return weigh_gaps(J, core, trace, hooks.n_learnt(self._reward), self._prices.seed)
-        trace[deviations:values] = 0.0
-        shadow.weigh(J, spreads.reshape(-1), core, trace)
-        return follow_member(J, core, trace, believed.members, self._prices.seed)
-
-    def _set_alarm(self) -> None:
-        self._wake = self._prices.next_work(self._pending.made)
-
-    # What is told of other rounds
-
-    def _told_offers(self, offers: Sequence[Mapping[str, Any] | Offer]) -> list[Remembered]:
-        found = []
-        for i, given in enumerate(offers):
-            try:
-                told = self._admitted(given) if isinstance(given, Offer) else self._offer(**given)
-                found.append(remembered(told, self._input))
-            except (InvalidInput, TypeError) as error:
-                raise InvalidInput(f"offers[{i}]: {error}") from error
-        return found
-
-    def _logged_offers(self, log: Lessons) -> list[Remembered]:
-        """What was on offer in logged rounds, where one x serves all actions and no cost is known before."""
-        K, late = self._n_constraints, len(self._columns)
-        models = [model for model in (self._reward, self._cost) if model is not None]
-        if not K or late < K or self.rules is not None or any(model.n_actions is None for model in models):
-            return []
-        ids = np.arange(self._n_actions or 0)
-        W = np.zeros((len(ids), K))
-        psi = log.psi if log.psi is not None else log.phi
-        return [
-            Remembered(
-                ids,
-                None if log.phi is None else log.phi[i : i + 1].copy(),
-                None if psi is None or not self._cost.n_features else psi[i : i + 1].copy(),
-                W,
-            )
-            for i in range(len(log.ids))
-        ]
-
-    def _restate_late(self, shifts: Array) -> None:
-        """Costs seen after acting have grown by so much, (K_after,): restate what was learnt of them and what is booked."""
-        for i, by in enumerate(shifts.tolist()):
-            if by:
-                hooks.shift(self._cost, i, by)
-        for number, (awaits, _, _, z, group, _) in self._pending.items():
-            if awaits & AWAITS_COSTS and z is not None:
-                booked = shifts.copy()
-                if self._rule_costs is not None:
-                    # For a rule that is not in force nothing is booked.
-                    booked[self._rule_costs.force(group).unseen] = 0.0
-                behind = z[-len(shifts) :] + booked
-                self._pending.restate(number, np.concatenate([z[: -len(shifts)], behind]))
-        self._prices.book_again(self._pending.values())
-
-    def _column(self, rule: str | int) -> int:
-        names = self._input.constraints
-        if isinstance(rule, str):
-            if rule not in names:
-                raise InvalidInput(f"there is no constraint {rule!r}; there are {list(names)}.")
-            return names.index(rule)
-        k = whole_number("rule", rule)
-        if k >= self._n_constraints:
-            raise InvalidInput(field="rule", must=f"be below {self._n_constraints}", got=k)
-        return k

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from tightrope.kernels import shadow, shadow_solve, standardised
 from tightrope.models import hooks
-from tightrope.policies.pending import AWAITS_COSTS, Pending
-from tightrope.policies.shadow_price.beliefs import Beliefs
+from tightrope.offer import Offer
+from tightrope.policies.decision import Sampling
+from tightrope.policies.pending import AWAITS_COSTS, NEVER, Pending, PendingDecisions
+from tightrope.policies.shadow_price.beliefs import Beliefs, Rewards
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
-from tightrope.policies.shadow_price.sampling import member_of
+from tightrope.policies.shadow_price.sampling import follow_member, member_of, weigh_gaps
 from tightrope.policies.shadow_price.solve import PriceSolve
-from tightrope.policies.state_file import Arrays
+from tightrope.policies.state_file import Arrays, part_of
 from tightrope.validation import Array
 
 # A solve that a refit starts waits until the last one is over, as many rounds again, and at least so many.
@@ -43,6 +45,15 @@ class Prices:
         twin.solve = None if self.solve is None else self.solve.copy()
         return twin
 
+    @classmethod
+    def new(cls, beliefs: Beliefs, known: NDArray[np.bool_], settings: Mapping[str, Any]) -> Prices:
+        """Those of a policy that has decided nothing; `known` are the constraints that are seen before acting."""
+        explore, caution, memory, guard, half_life = (
+            settings[name] for name in ("explore", "caution", "memory", "guard", "half_life")
+        )
+        core = shadow.new_core(len(known), explore, caution, memory, guard, known, half_life)
+        return cls(core, beliefs.columns, settings["seed"], work_of_a_row(beliefs))
+
     # What it knows
 
     def vector(self, which: int) -> Array:
@@ -61,6 +72,43 @@ class Prices:
         size, square, moved = (self.vector(k) for k in (shadow.SIZE, shadow.SQUARE, shadow.MOVED))
         seen = np.sqrt(moved / max(1.0, shadow.rounds_that_count(self.core)))
         return np.asarray(np.maximum(square / np.where(size > 0.0, size, 1.0), seen))
+
+    # One round
+
+    def step(self, offer: Offer, beliefs: Beliefs, force: NDArray[np.bool_] | None, forced: int) -> Step:
+        """Weigh what is on offer, choose, and move on by a round; `forced`: the row that somebody else has chosen, or −1."""
+        J, K, columns, core = len(offer.ids), self.K, self.columns, self.core
+        trace, spreads = np.empty(shadow.trace_size(J, K)), np.zeros((J, K))
+        _, deviations, values, _, costs_at, rules_at = shadow.trace_parts(J, K)
+        believed = beliefs.rewards(offer.phi, offer.ids)
+        trace[:J], trace[deviations:values] = believed.means, believed.deviations
+        costs = trace[costs_at:rules_at].reshape(J, K)
+        costs[:] = offer.W
+        if beliefs.cost is not None:
+            costs[:, columns], spreads[:, columns] = beliefs.costs_on_offer(offer, force)
+        sampling: Sampling = None
+        if beliefs.sampling == "normal":
+            row = int(shadow.step(J, spreads.reshape(-1), core, trace, self.seed, forced))
+        else:
+            row, sampling = self._draw(believed, spreads, trace, hooks.n_learnt(beliefs.reward))
+            row = forced if forced >= 0 else row
+            shadow.count(J, core, trace, row, self.seed)
+        x, z = (None if one is None else one[row if len(one) == J else 0] for one in (offer.phi, offer.psi))
+        booked = None
+        if beliefs.cost is not None:
+            booked = np.concatenate([np.empty(0) if z is None else z, costs[row, columns]])
+        return Step(row, trace, sampling, (None if x is None else x.copy(), booked))
+
+    def _draw(self, believed: Rewards, spreads: Array, trace: Array, learnt: int) -> tuple[int, Sampling]:
+        """A row that is not drawn from normal laws, and how; prices are set."""
+        J = len(believed.means)
+        _, deviations, values, *_ = shadow.trace_parts(J, self.K)
+        if believed.members is None:
+            shadow.weigh(J, spreads.reshape(-1), self.core, trace)
+            return weigh_gaps(J, self.core, trace, learnt, self.seed)
+        trace[deviations:values] = 0.0
+        shadow.weigh(J, spreads.reshape(-1), self.core, trace)
+        return follow_member(J, self.core, trace, believed.members, self.seed)
 
     # Work between decisions
 
@@ -114,13 +162,13 @@ class Prices:
             )  # fmt: skip
             solve.sums[:] += solve.weights[r] * (drawn if spread is None else spread), solve.weights[r]
 
-    def next_work(self, made: int) -> float:
+    def next_work(self, made: int) -> int:
         """The number of the first decision that has prices to work on, `made` having been made."""
         if not self.K:
-            return np.inf
+            return NEVER
         if self.solve is not None:
-            return 0.0
-        return float(made + self.core[shadow.NEXT_SOLVE] - self.core[shadow.ROUNDS] - 1.0)
+            return 0
+        return int(made + self.core[shadow.NEXT_SOLVE] - self.core[shadow.ROUNDS] - 1.0)
 
     def solve_next(self) -> None:
         """Drop a solve in progress, and start one in the next round."""
@@ -138,6 +186,13 @@ class Prices:
         ):
             shadow.correct_reward_unit(self.core, abs(reward))
 
+    def take_costs(self, z: Array, costs: Array, cost: Any) -> Array | None:
+        """Costs seen after acting, before their model learns them: into the totals, in place of what was booked; gives ψ."""
+        p = cost.n_features
+        spread = cost.spread if hooks.compiled(cost) == "standardised" else np.empty(0)
+        shadow.take_costs(costs, z, p, self.columns, self.core, spread)
+        return z[:p] if p else None
+
     def booked(self, pending: Pending) -> Array | float:
         late = len(self.columns)
         return pending[3][-late:] if late and pending[0] & AWAITS_COSTS and pending[3] is not None else 0.0
@@ -151,6 +206,22 @@ class Prices:
         booked[:] = 0.0
         for one in pending:
             booked[self.columns] += self.booked(one)
+
+    def restate_booked(
+        self,
+        pending: PendingDecisions,
+        shifts: Array,
+        unseen: Callable[[Any], Sequence[int] | NDArray[np.int64]],
+    ) -> None:
+        """Costs seen after acting have grown by so much, (K_after,): restate what is booked. `unseen`: of a group, not in force."""
+        for number, (awaits, _, _, z, group, _) in pending.items():
+            if awaits & AWAITS_COSTS and z is not None:
+                booked = shifts.copy()
+                # For a rule that is not in force nothing is booked.
+                booked[unseen(group)] = 0.0
+                behind = z[-len(shifts) :] + booked
+                pending.restate(number, np.concatenate([z[: -len(shifts)], behind]))
+        self.book_again(pending.values())
 
     def begin_anew(
         self, which: Sequence[int], memory: RoundMemory, beliefs: Beliefs, forgive: bool = False
@@ -235,26 +306,46 @@ class Prices:
         named = {f"{part}/{name}": array for part, own in parts.items() for name, array in own.items()}
         return named | ({"refits": self.refits.copy()} if self.refits.any() else {})
 
+    def load(self, arrays: Arrays) -> RoundMemory:
+        """Become what gave `arrays`; the memory that came with it."""
+        memory, kept = RoundMemory.restore(part_of(arrays, "memory/"))
+        own = part_of(arrays, "solve/")
+        self.solve = PriceSolve.restore(own, [kept[i] for i in own["places"]], self.K) if own else None
+        self.refits[:] = arrays.get("refits", 0.0)
+        return memory
+
+    def compiled_state(self, beliefs: Beliefs, memory: RoundMemory) -> CompiledState:
+        return CompiledState(beliefs.reward, beliefs.cost, self.columns, self.core, memory, self.solve)
+
     def carry_over(
-        self, old: Prices, mine: Sequence[str], theirs: Sequence[str], memory: RoundMemory, same: bool
+        self, old: Array, mine: Sequence[str], theirs: Sequence[str], memory: RoundMemory, same: bool
     ) -> None:
-        """Go on where `old` stands: rounds, and of constraints by the same name all that is kept. `same`: costs, too."""
+        """Go on where the core `old` stands: rounds, and of constraints by the same name all that is kept. `same`: costs, too."""
         heads = (shadow.ROUNDS, shadow.SOLVES, shadow.RHO)
-        self.core[list(heads)] = old.core[list(heads)]
+        self.core[list(heads)] = old[list(heads)]
         for k, name in enumerate(mine):
             if name in theirs:
                 for which in range(shadow.VECTORS):
                     if which != shadow.KNOWN:
-                        self.vector(which)[k] = old.vector(which)[theirs.index(name)]
+                        self.vector(which)[k] = shadow.vector(old, which)[theirs.index(name)]
         if not same:
             self.core[shadow.NEXT_SOLVE] = self.core[shadow.ROUNDS] + shadow.LEAST_CAPACITY
             return
         kept = (shadow.CAPACITY, shadow.REMEMBERED, shadow.NEXT_SOLVE)
-        self.core[list(kept)] = old.core[list(kept)]
+        self.core[list(kept)] = old[list(kept)]
         most = shadow.rounds_worth_keeping(self.core)
         if self.core[shadow.CAPACITY] > most:
             memory.shorten(int(most))
             self.core[shadow.CAPACITY], self.core[shadow.REMEMBERED] = most, len(memory)
+
+
+class Step(NamedTuple):
+    """One round: the row, the numbers behind it, how it was drawn; φ of it, and ψ with the costs that are booked behind it."""
+
+    row: int
+    trace: Array
+    sampling: Sampling
+    kept: tuple[Array | None, Array | None]
 
 
 class CompiledState(NamedTuple):
@@ -266,15 +357,6 @@ class CompiledState(NamedTuple):
     core: Array
     memory: RoundMemory
     solve: PriceSolve | None
-
-
-def loaded_memory(arrays: Arrays, K: int) -> tuple[RoundMemory, PriceSolve | None]:
-    def part(prefix: str) -> Arrays:
-        return {name[len(prefix) :]: one for name, one in arrays.items() if name.startswith(prefix)}
-
-    memory, kept = RoundMemory.restore(part("memory/"))
-    own = part("solve/")
-    return memory, PriceSolve.restore(own, [kept[i] for i in own["places"]], K) if own else None
 
 
 def work_of_a_row(beliefs: Beliefs) -> float:
