@@ -9,8 +9,9 @@ import tightrope as tr
 from kernel_tools import same
 from shadow_tools import SETTINGS, J, Setting, rounds
 from tightrope.offer import Offer, OfferReader
-from tightrope.policies import Lagrangian, LPThompson
+from tightrope.policies import Lagrangian
 from tightrope.policies.hooks import restored
+from tightrope_lab.policies.lp_thompson import LPThompson
 
 PHI = np.random.default_rng(0).uniform(0.1, 0.4, (J, 3))
 

@@ -10,10 +10,8 @@ from tightrope.policies.choices import Choice
 from tightrope.policies.decision import Decision, Explanation
 from tightrope.policies.greedy import Greedy
 from tightrope.policies.lagrangian import Lagrangian
-from tightrope.policies.lagrangian_thompson import LagrangianThompson
 from tightrope.policies.lints import LinTS
 from tightrope.policies.linucb import LinUCB
-from tightrope.policies.lp_thompson import LPThompson
 from tightrope.policies.opb import OPB
 from tightrope.policies.oracle import Oracle
 from tightrope.policies.pessimistic_optimistic import PessimisticOptimistic
@@ -32,9 +30,7 @@ __all__ = [
     "Decision",
     "Explanation",
     "Greedy",
-    "LPThompson",
     "Lagrangian",
-    "LagrangianThompson",
     "LinTS",
     "LinUCB",
     "Oracle",

@@ -14,8 +14,10 @@ from tightrope.trust import grant
 # Policies that the laboratory adds, by name.
 LABORATORY = {
     "clucb": "CLUCB",
+    "lag-ts": "LagrangianThompson",
     "lfg": "LFG",
     "lincbwk": "LinCBwK",
+    "lp-ts": "LPThompson",
     "oplb": "OPLB",
     "primal-dual-bwk": "PrimalDualBwK",
     "safe-lts": "SafeLTS",

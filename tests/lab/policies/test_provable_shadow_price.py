@@ -13,11 +13,11 @@ from tightrope import lp
 from tightrope.environments.build import policies_of
 from tightrope.errors import InvalidInput
 from tightrope.policies.hooks import restored
-from tightrope.policies.lp_thompson import RememberedProgram
 from tightrope.spec import make_spec
 from tightrope.testing import PolicySuite
 from tightrope_lab import theory
 from tightrope_lab.policies import provable_shadow_price as module
+from tightrope_lab.policies.lp_thompson import RememberedProgram
 from tightrope_lab.policies.provable_shadow_price import ProvableShadowPrice
 
 # The dual is flat between prices of 0.6 and 1.2: there the choice does not change, and totals are a free random walk.

@@ -15,13 +15,13 @@ from tightrope.models import Model, hooks
 from tightrope.models.model import NO_DECISION
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice, best_row, copy_of_model, estimates
-from tightrope.policies.lp_thompson import RememberedProgram
 from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays, checked
 from tightrope.problem import Problem
 from tightrope.validation import Array, finite_number, whole_number
 from tightrope_lab import theory
+from tightrope_lab.policies.lp_thompson import RememberedProgram
 
 RULE = theory.Ratchet()
 # Prices are asked to leave a margin of so many standard errors, or the largest of these shares of it that can be met.

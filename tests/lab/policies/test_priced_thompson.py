@@ -10,9 +10,9 @@ import pytest
 import tightrope as tr
 from policy_tools import LINE, PHI, unwatched
 from tightrope import kernels, lp
-from tightrope.policies import LagrangianThompson, LPThompson
-from tightrope.policies.lp_thompson import CAP, FIRST_SOLVE, GROWTH, LEAST_WAIT
 from tightrope.testing import PolicySuite
+from tightrope_lab.policies.lagrangian_thompson import LagrangianThompson
+from tightrope_lab.policies.lp_thompson import CAP, FIRST_SOLVE, GROWTH, LEAST_WAIT, LPThompson
 
 BEFORE = tr.environments.synthetic(contexts=5, actions=4, features=3, constraints=2, slater=0.2)
 # Free, or dear and good: the price at which both are worth the same is 0.8/0.5.

@@ -13,12 +13,12 @@ from tightrope.kernels import prices
 from tightrope.models import Model
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice
-from tightrope.policies.priced_thompson import PricedThompson, Units
 from tightrope.policies.registry import register
 from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
 from tightrope.policies.state_file import Arrays, part_of
 from tightrope.validation import Array, finite_number, whole_number
+from tightrope_lab.policies.priced_thompson import PricedThompson, Units
 
 # The program is solved after so many rounds, then when their number has grown by this factor, or by so many if that is more.
 FIRST_SOLVE, GROWTH, LEAST_WAIT = 8, 1.25, 4

@@ -10,9 +10,9 @@ import numpy as np
 from tightrope.models import Model
 from tightrope.offer import Offer
 from tightrope.policies.choices import Choice
-from tightrope.policies.priced_thompson import PricedThompson, Units
 from tightrope.policies.registry import register
 from tightrope.validation import Array, finite_number
+from tightrope_lab.policies.priced_thompson import PricedThompson, Units
 
 
 @register("lag-ts")
