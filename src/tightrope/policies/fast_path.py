@@ -52,7 +52,7 @@ class FastPath:
     stands in for one of the class, which would make every access slower.
     """
 
-    # What learns: a reward by block g; a reward and costs; a reward and usage that was said. Of the latter −1 if not valid, else
+    # What learns: a reward of an action; a reward and costs; a reward and usage that was said. Of the latter −1 if not valid, else
     # 1 and 2 for blocks to be refreshed.
     learn_reward: Callable[[int, Any, float], bool]
     learn_costs: Callable[[int, Any, Any, float, Array, Any], int]
@@ -139,7 +139,7 @@ class FastPath:
             return None
         decide, by_usage, ids, size, room, shape = offer
         trace, x = empty(size), empty(self.p)
-        rule_costs, force, row = self.rule_costs, None, -1
+        rule_costs, row = self.rule_costs, -1
         if rule_costs is None:
             if usage is not None or group is not None:
                 return None
@@ -155,13 +155,12 @@ class FastPath:
                 if known is not None and (said := known[0](usage)) is not None:
                     W = room
                     row = by_usage(said, phi, W, trace, x)
-                    force = known[1].rules
                 if row == -1:
                     W = rule_costs.costs(usage, group)
             elif usage is not None:
                 return None
             if row == -1 and self.remembers:
-                force = rule_costs.force(group).rules
+                rule_costs.force(group)  # refuses a group that is missing
         if row == -1:
             if (
                 type(W) is not ndarray
@@ -174,6 +173,7 @@ class FastPath:
         if row < 0:
             if row == -1:
                 return None
+            force = None if rule_costs is None else rule_costs.force(group).rules
             row = self.enter(row, ids, phi, None, W, force)
         # As `add` does, which would take as long again.
         pending = self.pending
@@ -254,8 +254,7 @@ class FastPath:
             # As `close` does, which would take as long again.
             del pending[decision.number]
             pending.version += 1
-            g = action if self.disjoint else 0
-            if self.learn_reward(g, x, reward):
+            if self.learn_reward(action, x, reward):
                 self._refresh(action, 1)
             return True
         if self.cost is None or awaits != _AWAITS_BOTH:

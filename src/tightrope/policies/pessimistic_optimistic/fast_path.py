@@ -77,7 +77,9 @@ class RidgePath(FastPath):
 
     def _bind_learning(self) -> None:
         flat, core, reward_code = self.reward.flat, self.core, _learn_reward()
-        self.learn_reward = lambda g, x, reward: reward_code(g, x, reward, flat, core)
+        self.learn_reward = lambda _, x, reward: reward_code(0, x, reward, flat, core)
+        if self.disjoint:
+            self.learn_reward = lambda action, x, reward: reward_code(action, x, reward, flat, core)
         if self.cost is None:
             return
         outcome_code: Any = _learn_outcome()

@@ -104,7 +104,9 @@ class ShadowPath(FastPath):
         flat, spread, core, columns, pending = *_flat(self.reward), self.core, self.columns, self.pending
         late, reward_code = len(columns), _learn_reward()
         room = np.empty(2 * width + 3 * late + 8 + int(standardised.predictions_room(width, late)))
-        self.learn_reward = lambda g, x, reward: reward_code(g, x, reward, flat, spread, core, room)
+        self.learn_reward = lambda _, x, reward: reward_code(0, x, reward, flat, spread, core, room)
+        if self.disjoint:
+            self.learn_reward = lambda g, x, reward: reward_code(g, x, reward, flat, spread, core, room)
         if self.cost is None:
             return
         outcome_code: Any = _learn_outcome()
