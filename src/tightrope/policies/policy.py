@@ -650,11 +650,9 @@ class Policy:
         offer: Offer = quote.offer
         choice: Choice = quote.note if row is None else quote.note._replace(row=row)
         phi, psi = self._kept_features(offer, choice)
-        awaits = AWAITS_REWARD
+        awaits = AWAITS_REWARD | (0 if self._sees_costs or not self._n_constraints else AWAITS_COSTS)
         if self._sees_costs:
             self._ledger.book(offer.W[choice.row])
-        elif self._n_constraints:
-            awaits |= AWAITS_COSTS
         decision = self._decision(offer, choice, self._pending.owner)
         self._chosen(offer, choice)
         self._watch.note_offer(offer.ids, self._n_actions)
@@ -670,8 +668,7 @@ class Policy:
         K = self._n_constraints
         shapes: list[tuple[int | None, ...]] = [(K,), *([()] if K == 1 else [])]
         w = real_array("costs", costs, *shapes).reshape(K)
-        low, high = self._cost_bounds.T
-        require_range("costs", w, low, high)
+        require_range("costs", w, *self._cost_bounds.T)
         return w
 
     def _models_of_its_own(self) -> list[Model]:

@@ -174,7 +174,7 @@ CASES = [
     ("disjoint", lambda p: p.decide([0.6, 0.0], OK_W, actions=[0, 1, 7]), "actions[2] must be below 3, the number of actions"),
     ("rules", lambda p: p.decide(OK_PHI[:1], group="A", actions=["d"]), "actions[0] is the unknown name 'd'; known: a, b, c"),
     ("rules", lambda p: p.decide(OK_PHI[:2], usage={"hours": 0.3}, group="A"), "there are 3 actions, but 2 rows came"),
-    ("mixed", lambda p: p.decide(np.tile(OK_PHI, (2, 1)), group="A"), "3 actions, but 6 rows came: say with actions= which"),
+    ("mixed", lambda p: p.decide(np.tile(OK_PHI, (2, 1)), group="A"), "3 actions, but 6 rows came; use actions= to say which"),
     # usage and group
     ("A", lambda p: p.decide(OK_PHI, usage={"hours": 0.3}), "usage and group need rules: make the policy with"),
     ("A", lambda p: p.decide(OK_PHI, OK_W, group="A"), "usage and group need rules"),

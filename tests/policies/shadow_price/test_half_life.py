@@ -139,7 +139,7 @@ def test_it_must_be_a_number_of_rounds():
 
 def test_a_gpu_refuses():
     env = tr.environments.synthetic(contexts=5, actions=2, features=3, constraints=1, slater=0.2)
-    with pytest.raises(tr.InvalidInput, match="with a half_life needs engine='cpu'"):
+    with pytest.raises(tr.InvalidInput, match="with a half_life; use engine='cpu'"):
         tr.simulate(tr.ShadowPrice(reward=tr.Ridge(3), constraints=1, half_life=10.0), env, 10, engine="gpu")
 
 

@@ -135,7 +135,7 @@ class TestWhichWay:
 
     def test_a_gpu_refuses(self):
         env = tr.environments.synthetic(contexts=5, actions=J, features=D, constraints=1, slater=0.2)
-        with pytest.raises(tr.InvalidInput, match="drawn by members or gaps, needs engine='cpu'"):
+        with pytest.raises(tr.InvalidInput, match="explores by members or gaps; use engine='cpu'"):
             tr.simulate(
                 tr.ShadowPrice(reward=tr.Ridge(D), constraints=1, sampling="gaps"), env, 10, engine="gpu"
             )
