@@ -31,7 +31,7 @@ def as_array(value: Any) -> Any:
 
 
 def as_float(value: Any) -> Any:
-    """An int, a NumPy number or a bool as a float; anything else unchanged."""
+    """An int, a bool, or NumPy's float or bool, as a float; anything else unchanged."""
     kind = type(value)
     if kind is np.float64 or kind is bool or kind is np.bool_ or (kind is int and -_WHOLE <= value <= _WHOLE):
         return float(value)

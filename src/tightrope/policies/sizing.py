@@ -81,5 +81,5 @@ def _number(name: str, value: Any) -> float:
             return float(value)
     except (TypeError, ValueError):
         pass
-    remedy = "For other columns, give the policy context=tr.Encoder().fit(table)."
+    remedy = "Give the policy context=tr.Encoder().fit(table) for other columns."
     raise InvalidInput(field=f"context.{name}", must="be a number", got=value, remedy=remedy)

@@ -25,7 +25,7 @@ from tightrope.validation import Array
 LOOK_EVERY, FIRST_LOOK = 64, 512
 # A total is a concern if it is above zero by this many typical costs, and by this many per decision.
 LEAST_COSTS, LEAST_SHARE = 3.0, 2e-3
-# An action should have been tried if it was on offer this often, and this often for each of the others.
+# An action should have been tried if it was on offer this often, and at least this often per action.
 ENOUGH_OFFERS, OFFERS_FOR_EACH = 1024, 64
 _NAMED = 3
 

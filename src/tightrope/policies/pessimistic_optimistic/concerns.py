@@ -106,7 +106,7 @@ def clipped(at: Standing) -> list[Concern]:
         return []
     radius = hooks.radius(model, _confidence(at, n + 1.0) if model.n_features else n + 1.0)
     least = hooks.least_optimism(model, radius)
-    # A model that can say so has a bonus.
+    # A model that has a least optimism has a bonus.
     if least is None or not least >= CLIPPED:
         return []
     return [
