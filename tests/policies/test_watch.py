@@ -77,7 +77,7 @@ def test_a_total_that_stays_above_zero_is_told_once_with_rule_round_and_amount()
     assert [kind for _, kind in told].count("total above zero") == 1
     [concern] = [one for one in policy.concerns() if one.kind == "total above zero"]
     assert concern.message == (
-        "constraint 0: its total was above zero whenever it was looked at from round 64 on; in round 2,100 it is 525, "
+        "constraint 0: its total was above zero at every check from round 64 on; in round 2,100 it is 525, "
         "which is 0.25 per decision too much."
     )
     assert "shadow-price" in concern.remedy
@@ -131,7 +131,7 @@ def test_an_action_without_an_outcome_is_named():
     policy = Stubborn(3, n_constraints=0, action=1)
     assert (1024, "action never tried") in run(policy, 1100)
     [concern] = policy.concerns()
-    assert concern.message.startswith("No outcome of action 0 and 2 was ever seen, in 1,100 rounds on offer")
+    assert concern.message.startswith("No outcome of action 0 and 2 was ever seen in 1,100 rounds on offer")
     policy.learn(policy.commit(policy.quote(), 0), 0.1)
     pending = policy.commit(policy.quote(), 2)
     assert policy.concerns() == []
@@ -144,7 +144,7 @@ def test_an_action_that_is_seldom_on_offer_is_no_concern():
     run(policy, 1500, actions=[0, 2])
     run(policy, 600, actions=[1, 0])
     [concern] = policy.concerns()
-    assert concern.message.startswith("No outcome of action 2 was ever seen, in 1,500 rounds")
+    assert concern.message.startswith("No outcome of action 2 was ever seen in 1,500 rounds")
 
 
 def test_where_all_actions_share_a_model_none_is_missed():

@@ -1,12 +1,12 @@
 """The formulas of the algorithm, compiled: arrays in, arrays out, one function for each formula.
 
-`decide`, `learn` and the simulator's loop all call these functions, so that a formula stands in one place. They avoid BLAS and
+`decide`, `learn` and the simulator's loop all call these functions, so each formula is in one place. They avoid BLAS and
 `fastmath`, and run only independent elements side by side (`lanes`): sums are formed in the same order wherever a function is
-inlined, hence the same bits on every path.
+inlined, so every path gets the same bits.
 
-None of them allocates: what they need is passed to them, so that they are compiled without Numba's counting of references, which
-would cost every array argument and every view. Arrays are read by flat addresses: an array and the index of a first element.
-Small quantities are packed into flat vectors, whose places `layout` knows.
+None of them allocates: they are passed everything they need, so they can be compiled without Numba's reference counting, which
+would add a cost for every array argument and every view. Arrays are read by flat addresses: an array and the index of an element.
+Small quantities are packed into flat vectors; `layout` knows what is where.
 """
 
 from tightrope.kernels import bootstrap as bootstrap

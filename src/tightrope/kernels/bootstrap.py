@@ -1,6 +1,6 @@
 """The online bootstrap: how often each outcome counts for each member, and which outcomes stay in a sample.
 
-Both are functions of the seed and of the outcome's number, so that an outcome counts as often in every fit, or less with age.
+Both are functions of the seed and the outcome's number, so an outcome counts equally often in every fit, or less with age.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 from tightrope.kernels.compile import kernel
 from tightrope.kernels.draws import uniforms
 
-# In the place of the replication, so that these draws share no block with those of a policy of the same seed.
+# Takes the place of the replication, so that these draws share no block with those of a policy with the same seed.
 STREAM = 0x626F6F74
 PRIORITY_SLOT = 0x70726900
 
 
 @kernel
 def poisson(u, mean):
-    """The Poisson variable of that mean whose distribution function first exceeds u."""
+    """The Poisson variable with that mean whose distribution function first exceeds u."""
     count, term = 0, math.exp(-mean)
     below = term
     while u >= below and count < 255:
@@ -43,6 +43,6 @@ def poisson_weights(seed, numbers, means, out):
 
 @kernel
 def priorities(seed, numbers, out):
-    """Into `out` (n,) a uniform for each outcome: those with the highest of all that were ever seen are an even sample of them."""
+    """A uniform for each outcome into `out` (n,): the outcomes with the highest ones ever are an even sample of all outcomes."""
     for i in range(numbers.shape[0]):
         out[i], _ = uniforms(seed, STREAM, numbers[i], PRIORITY_SLOT)

@@ -1,7 +1,7 @@
 """Where compiled code is kept.
 
-Numba's own cache looks only at the file of a function, and would go on using a kernel after a function that it calls in another
-file has changed. Ours is stamped with the content of all files that kernels are made of. Several processes may fill it at once.
+Numba's own cache looks only at the file of a function, and would keep using a kernel after a function that it calls in another
+file has changed. Ours is stamped with the content of all kernel source files. Several processes may fill it at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PACKAGE = os.path.realpath(_KERNELS.parent) + os.sep
 
 
 class PackageCacheLocator(caching.InTreeCacheLocator):
-    """Where compiled code of the package is cached: the first folder that can be written to of those that `cache_folders` gives."""
+    """Where the package's compiled code is cached: the first writable folder of those that `cache_folders` gives."""
 
     def get_source_stamp(self):
         if os.path.realpath(self._py_file) in source_files():
@@ -41,9 +41,9 @@ class PackageCacheLocator(caching.InTreeCacheLocator):
 
 
 class PackageCacheFile(caching.IndexDataCacheFile):
-    """Numba numbers the files of a function, so that two processes that compile at once may give one number to two signatures.
+    """Numba numbers the files of a function, so two processes compiling at once may give one number to two signatures.
 
-    Here a file is named after what it holds. What the other process added to the index meanwhile is compiled once more at worst.
+    Here a file is named after its content. At worst, what the other process added to the index meanwhile is compiled again.
     """
 
     def save(self, key, data):
@@ -54,7 +54,7 @@ class PackageCacheFile(caching.IndexDataCacheFile):
 
 
 class PackageCacheImpl(caching.CompileResultCacheImpl):
-    """Numba's own, but for where code is kept."""
+    """Numba's own, except for where code is kept."""
 
     _locator_classes = [PackageCacheLocator]  # noqa: RUF012
 
@@ -71,7 +71,7 @@ class PackageCache(caching.FunctionCache):
 
 
 def keep(dispatcher):
-    """The same dispatcher, whose code is kept from now on; as Numba's `enable_caching` does it."""
+    """The same dispatcher, with its code cached from now on, as in Numba's `enable_caching`."""
     dispatcher._cache = PackageCache(dispatcher.py_func)
     return dispatcher
 
@@ -85,7 +85,7 @@ def source_files() -> frozenset[str]:
 
 @functools.cache
 def source_stamp() -> str:
-    """A hash of the content of `source_files`, read once for each process."""
+    """A hash of the content of `source_files`, read once per process."""
     digest = hashlib.sha256()
     for path in sorted(source_files()):
         content = Path(path).read_bytes()
@@ -94,12 +94,12 @@ def source_stamp() -> str:
 
 
 def writable_folder(file: str) -> str | None:
-    """Where the code of a file is kept; None where no folder can be written to."""
+    """Where the code of a file is kept; None if no folder is writable."""
     return next(filter(_is_writable, cache_folders(file)), None)
 
 
 def cache_folders(file: str) -> Iterator[str]:
-    """Folders to try: NUMBA_CACHE_DIR where it is set, beside the source, the user's cache, one for temporary files."""
+    """Folders to try: NUMBA_CACHE_DIR if it is set, beside the source, the user's cache, one for temporary files."""
     subfolder = PackageCacheLocator.get_suitable_cache_subpath(file)
     if config.CACHE_DIR:
         yield os.path.join(config.CACHE_DIR, subfolder)
@@ -122,7 +122,7 @@ def _is_writable(folder: str) -> bool:
 
 @functools.cache
 def _own_temporary_folder() -> str | None:
-    """The same in every process of a user, unless somebody else has made it: what is cached there gets executed."""
+    """The same in every process of a user, unless somebody else made it: what is cached there gets executed."""
     try:
         folder = os.path.join(
             tempfile.gettempdir(), f"tightrope-numba-{getattr(os, 'getuid', getpass.getuser)()}"

@@ -1,4 +1,4 @@
-"""Whether what a policy is shown is valid: features of length at most 1, and costs in [−1, 1]."""
+"""Whether a policy's input is valid: features of length at most 1, and costs in [−1, 1]."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def rows_are_valid(phi):
 
 @inlined
 def rows_fit(phi, flat, J):
-    """Whether phi holds valid features of a model: a row for each of J actions, or one for all where each has its own block."""
+    """Whether phi holds valid features of a model: a row for each of J actions, or one for all if each has its own block."""
     p = int(flat[layout.FEATURES])
     rows = phi.size // p
     if phi.shape[-1] != p or not (rows == J or (rows == 1 and flat[layout.BLOCKS] > 1.0)):
@@ -36,7 +36,7 @@ def costs_are_valid(W, J, core):
         unknown += core[known + k] == 0.0
     bad = 0
     if unknown == 0:
-        # Without a way out of the loop it vectorises.
+        # The loop vectorises only without an early exit.
         for i in range(J * K):
             bad += not abs(W[i]) <= COST_LIMIT
     else:

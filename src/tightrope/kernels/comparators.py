@@ -10,13 +10,13 @@ from tightrope.kernels.compile import kernel
 
 @kernel
 def uniform_choice(ids, u):
-    """One of the ids, each as likely as the other."""
+    """One of the ids, all equally likely."""
     return ids[min(ids.shape[0] - 1, int(u * ids.shape[0]))]
 
 
 @kernel
 def round_robin_choice(ids, shares, counts):
-    """The id on offer that is furthest behind its share; the lowest of equals."""
+    """The id on offer that is furthest behind its share; the lowest if several are equal."""
     total = 1.0
     for j in range(counts.shape[0]):
         total += counts[j]

@@ -1,6 +1,6 @@
-"""How kernels are compiled. Where Numba is not installed they run as plain Python.
+"""How kernels are compiled. If Numba is not installed, they run as plain Python.
 
-What is compiled is kept (`tightrope.kernels.cache`). Where no folder can be written to, every process compiles anew, and a warning
+Compiled code is kept (`tightrope.kernels.cache`). If no folder is writable, every process compiles from scratch, and a warning
 says so.
 """
 
@@ -21,13 +21,13 @@ try:
 except ModuleNotFoundError:
 
     def kernel(function):
-        """The function as it is, in the compiler's place."""
+        """Stands in for the compiler: returns the function unchanged."""
         return function
 
     released = inlined = kernel
 
     def entry(function, *_):
-        """The function as it is."""
+        """Returns the function unchanged."""
         return function
 
 else:
@@ -42,18 +42,18 @@ else:
 
     kernel = _compiler()
     released = _compiler(nogil=True)
-    # For what is called so often that a call would cost more than the work.
+    # For functions that are called so often that a call would cost more than the work.
     inlined = _compiler(forceinline=True)
 
     def entry(function, *arguments):
-        """The code of `function` for arguments of the types of these, without the look at every argument of every call.
+        """The code of `function` for arguments of these types, without Numba's check of every argument in every call.
 
-        Whoever calls it has made sure of the types: NumPy arrays of that dtype and number of dimensions, C-contiguous and aligned.
+        The caller must guarantee the types: NumPy arrays of that dtype and number of dimensions, C-contiguous and aligned.
         """
         return function.compile(tuple(map(numba.typeof, arguments)))
 
     class _Announcement(event.Listener):
-        """Says once that the compiler is at work, so that nobody wonders what a first call is busy with."""
+        """Says once that the compiler is at work, so that nobody wonders why a first call takes so long."""
 
         def __init__(self):
             self.said = False
@@ -64,15 +64,15 @@ else:
                 announce(_FOLDER)
 
         def on_end(self, event):
-            """Nothing is said."""
+            """Says nothing."""
 
     event.register("numba:compile", _Announcement())
 
 
 def announce(folder):
-    """Say that the compiler is at work: in the log where it takes such lines, else to people at a terminal or in a notebook.
+    """Say that the compiler is at work: in the log if it accepts such lines, otherwise to people at a terminal or in a notebook.
 
-    The level of this module's logger silences it. That nothing can be kept is a warning, which is always said.
+    The level of this module's logger silences it. If nothing can be kept, that is always reported, as a warning.
     """
     if multiprocessing.current_process().name != "MainProcess":
         return

@@ -1,6 +1,6 @@
 """Draws: Philox4x32-10 (Salmon et al. 2011), keyed by the seed, counting (round, slot, replication).
 
-A draw is a function of these alone, so that it does not depend on the action, on the engine or on the order in which replications
+A draw is a function of these only, so it does not depend on the action, the engine or the order in which replications
 finish.
 """
 
@@ -45,7 +45,7 @@ def normal(seed, replication, t, slot):
 
 @kernel
 def pick(cdf, u):
-    """The first index whose cumulated probability exceeds u."""
+    """The first index whose cumulative probability exceeds u."""
     low = 0
     high = cdf.shape[0] - 1
     while low < high:
@@ -86,6 +86,6 @@ def draw_costs(seed, replication, t, action, location, kind, scale, spans, out):
 
 @kernel
 def own_uniform(policy_seed, number):
-    """The uniform that a randomised policy uses for its decision of that number."""
+    """The uniform that a randomised policy uses for the decision with that number."""
     u, _ = uniforms(policy_seed, 0, number, 0)
     return u

@@ -1,9 +1,9 @@
 """Running totals that are never below the exact sum of the costs.
 
-A total is two numbers: `total`, and `rest`, what rounding has left of the sum. Their sum is rounded once in a step, in `rest`, and
-upwards: where it is at or below zero, so is the exact sum of all costs. `total` is their sum as one number, so it has its sign.
+A total is two numbers: `total`, and `rest`, the remainder after rounding. Their sum is rounded once per step, in `rest`, and
+upwards: if it is at or below zero, so is the exact sum of all costs. `total` is their sum as one number, so it has its sign.
 
-So a guard can be certain: from total + rest ≤ 0 a cost w ≤ 0 leads to a sum ≤ 0 again, for the least number that is not below a
+This makes a guard certain: from total + rest ≤ 0 a cost w ≤ 0 leads to a sum ≤ 0 again, because the least number not below a
 sum ≤ 0 is not above 0.
 """
 
@@ -16,7 +16,7 @@ from tightrope.kernels.compile import inlined, kernel
 
 @inlined
 def two_sum(a, b):
-    """a + b as it is rounded, and what is missing from it, exactly (Knuth)."""
+    """a + b rounded, and the exact rounding error (Knuth)."""
     s = a + b
     c = s - a
     return s, (a - (s - c)) + (b - c)
@@ -31,7 +31,7 @@ def sum_rounded_up(a, b):
 
 @inlined
 def total_after(total, rest, cost):
-    """The total and its rest once a cost is added."""
+    """The total and its rest after adding a cost."""
     s, missing = two_sum(total, cost)
     return two_sum(s, sum_rounded_up(rest, missing))
 

@@ -1,14 +1,14 @@
-"""Forgetting: the weight of an outcome falls by half with every half-life, and the ridge does not.
+"""Forgetting: the weight of an outcome falls by half with every half-life, but the ridge does not.
 
-At time t a block believes Σ_t = λI + Σ_s 2^(−(t−s)/h) x_s x_sᵀ, with b_t alike. Multiplying all of Σ⁻¹ in every round would cost as
-much as learning, and would let the ridge fall too. So a block is kept as it stood at its birth, and an outcome that comes later is
-learnt with the weight w = 2^(age/h) instead: Σ̃ = λI + Σ w_s x_s x_sᵀ, Σ = Σ̃/w as far as it comes from outcomes. Rank-one updates
-go on as ever, and θ̂ = Σ̃⁻¹b̃ needs no correction. Only the ridge fades with age, as λ/w, until `renew` divides what was learnt by w,
-puts λ back and computes Σ⁻¹ afresh: at an age of h/32, or later where that would cost more than learning does. Blocks take turns,
-so that one which nothing is learnt of is renewed too. Weights are exact at all times; a variance never exceeds ‖x‖²/λ, that of a
+At time t a block has Σ_t = λI + Σ_s 2^(−(t−s)/h) x_s x_sᵀ, and b_t likewise. Multiplying all of Σ⁻¹ in every round would cost as
+much as learning, and would let the ridge fall too. So a block is kept as of its birth, and a later outcome is
+learnt with the weight w = 2^(age/h) instead: Σ̃ = λI + Σ w_s x_s x_sᵀ, and the part of Σ from outcomes is Σ̃/w. Rank-one updates
+still work, and θ̂ = Σ̃⁻¹b̃ needs no correction. Only the ridge fades with age, as λ/w, until `renew` divides what was learnt by w,
+restores λ and recomputes Σ⁻¹: at an age of h/32, or later if that would cost more than learning does. Blocks take turns,
+so that a block which learns nothing is renewed too. Weights are always exact; a variance never exceeds ‖x‖²/λ, that of a
 block which has learnt nothing.
 
-Time is counted in outcomes that were learnt by any block, or it is told (`TICK` is 0), as by a service that counts in seconds.
+Time counts the outcomes learnt by any block, or is set from outside (`TICK` is 0), for instance by a service that counts seconds.
 
 ages   the rate log(2)/h, the time, by how much an outcome moves it, the time of the last outcome, the age at which a block is
        renewed, then the time of each block's birth
@@ -25,7 +25,7 @@ from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.models import REFRESH_EVERY, REFRESH_ROWS, ridge_refresh
 
 RATE, TIME, TICK, LAST, RENEWAL, BORN = range(6)
-# An age at which the ridge has fallen by a fiftieth.
+# The age at which the ridge has fallen by a fiftieth.
 SHARE_OF_HALF_LIFE = 1.0 / 32.0
 
 
@@ -48,7 +48,7 @@ def new_ages(half_life, tick, G, p):
 
 @kernel
 def note_outcome(ages, at):
-    """An outcome comes: by how much sums over all outcomes so far fade with it."""
+    """An outcome arrives: returns by how much sums over all earlier outcomes fade."""
     ages[at + TIME] += ages[at + TICK]
     fade = math.exp(-(ages[at + RATE] * (ages[at + TIME] - ages[at + LAST])))
     ages[at + LAST] = ages[at + TIME]
@@ -57,13 +57,13 @@ def note_outcome(ages, at):
 
 @inlined
 def weight(ages, at, g):
-    """w of block g now: what an outcome counts that is learnt at its age."""
+    """w of block g now: the weight of an outcome learnt at its current age."""
     return math.exp(ages[at + RATE] * (ages[at + TIME] - ages[at + BORN + g]))
 
 
 @kernel
 def is_due(flat, ages, at, g):
-    """Whether block g is to be computed afresh: for its age, for its wear, or for the number of updates since."""
+    """Whether to recompute block g: because of its age, its wear, or the number of updates since."""
     _, p, _, _, _, _, _, wear = layout.ridge_parts(flat)
     wear += layout.WEAR_SIZE * g
     return (
@@ -75,7 +75,7 @@ def is_due(flat, ages, at, g):
 
 @inlined
 def visited(flat):
-    """The block whose turn it is to be looked at in this round, all in turn: one that nothing is learnt of grows old too."""
+    """The block whose turn it is to be checked in this round; all take turns, because a block that learns nothing ages too."""
     return int(flat[layout.STAT + layout.LEARNT]) % int(flat[layout.BLOCKS])
 
 
@@ -87,7 +87,7 @@ def some_are_due(flat, ages, at, g):
 
 @kernel
 def renew_those_due(flat, ages, at, g, ridge, scratch):
-    """`renew` of block g and of the one whose turn it is, where they are due; scratch (2p²,) is overwritten."""
+    """`renew` of block g and of the one whose turn it is, if they are due; scratch (2p²,) is overwritten."""
     if is_due(flat, ages, at, g):
         renew(flat, ages, at, g, ridge, scratch)
     other = visited(flat)
@@ -97,7 +97,7 @@ def renew_those_due(flat, ages, at, g, ridge, scratch):
 
 @kernel
 def renew(flat, ages, at, g, ridge, scratch):
-    """Block g as of now: Σ = λI + (Σ̃ − λI)/w, b = b̃/w, Σ⁻¹ and Θ afresh; scratch (2p²,) is overwritten."""
+    """Block g as of now: Σ = λI + (Σ̃ − λI)/w, b = b̃/w, Σ⁻¹ and Θ recomputed; scratch (2p²,) is overwritten."""
     _, p, M, _, _, sigma, b, _ = layout.ridge_parts(flat)
     shrink = 1.0 / weight(ages, at, g)
     for i in range(p):

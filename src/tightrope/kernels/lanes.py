@@ -1,10 +1,10 @@
-"""Vectors of four or eight numbers for the kernels: elementwise operations on what a register of the processor holds.
+"""Vectors of four or eight numbers for the kernels: elementwise operations on what fits in a processor register.
 
-LLVM makes little vector code of the kernels' loops by itself: they are short, and the order of a sum is not its to change. With
-these the kernels say what runs side by side, and every sum keeps its order. A vector is negated, added to another, subtracted and
-multiplied by the usual operators. Addresses are flat indices into C-contiguous arrays of float64; nothing is checked.
+LLVM vectorises little of the kernels' loops by itself: they are short, and it may not change the order of a sum. With
+these vectors the kernels say what runs side by side, and every sum keeps its order. Vectors are negated, added, subtracted and
+multiplied with the usual operators. Addresses are flat indices into C-contiguous arrays of float64; nothing is checked.
 
-What each function means stands first, in NumPy, which also does the work where Numba is not installed; its compiled form follows.
+Each function is first defined in NumPy, which also does the work if Numba is not installed; its compiled form follows.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ else:
     _operator(operator.neg, "fneg", 1)
 
     def _compiled(result, arguments, emit):
-        """An intrinsic: None among the types of its arguments stands for an array, which `emit` gets as a pointer."""
+        """An intrinsic: None among its argument types stands for an array, which `emit` gets as a pointer."""
 
         def typed(typingctx, *given):
             for wanted, found in zip(arguments, given, strict=True):

@@ -1,6 +1,6 @@
-"""Where every number stands in the flat arrays that kernels read, and the codes that they understand.
+"""Where every number is in the flat arrays that kernels read, and the codes that they understand.
 
-No other module counts places in these arrays: it asks for a view by name, or for the address of a part. CUDA is given the same
+No other module computes places in these arrays: it asks for a view by name, or for the address of a part. CUDA gets the same
 numbers as macros.
 
 core     the state of a policy beside its models: round counter, horizon, the constants of V_t and ε_t, K, then Q (K,),
@@ -31,15 +31,15 @@ BLOCKS, FEATURES, OUTPUTS, STAT = range(4)
 # stat
 LEARNT, BONUS, NORM, RIDGE, DIMENSION = range(5)
 STAT_SIZE = 5
-# wear, of a block: updates since Σ⁻¹ was last computed afresh, and how much of the error allowed is used up
+# wear, of a block: updates since Σ⁻¹ was last recomputed, and how much of the allowed error is used up
 SINCE, DRIFT = range(2)
 WEAR_SIZE = 2
 # tally
 TALLY_MEAN_REWARD, TALLY_REWARD, TALLY_COSTS = range(3)
 
-# Actions whose values differ by less than this part of the best are tied.
+# Actions whose values differ by less than this fraction of the best are tied.
 TIE = 1e-12
-# Rows that a decision on a catalogue keeps the numbers of.
+# How many rows a decision on a catalogue keeps the numbers of.
 SHOWN = 10
 
 # Kinds of noise, of models, of comparators
@@ -61,7 +61,7 @@ CONTEXT_SLOT, GAUSSIAN_REWARD_SLOT, COST_SLOT = range(3)
 
 @inlined
 def tied_with(best):
-    """The least value that ties with the best one: a part of it below, so that the unit of the values does not matter."""
+    """The least value that ties with the best one: a fraction below it, so that the unit of the values does not matter."""
     return best - TIE * abs(best) if abs(best) < math.inf else best
 
 
@@ -77,7 +77,7 @@ def known_at(core):
 
 @inlined
 def limits_at(core):
-    """The address in core of the most that ε_t may be; after it stands the least that r̂ may be."""
+    """The address in core of the most that ε_t may be; the least that r̂ may be comes next."""
     return QUEUE + 3 * int(core[CONSTRAINTS])
 
 
@@ -130,7 +130,7 @@ def core_views(core):
 
 
 def carry_over(old, names, new, new_names):
-    """The rounds of one core into another, and by name the queues and cumulative costs of constraints that both have."""
+    """Copy the rounds of one core into another, and by name the queues and cumulative costs of constraints that both have."""
     new[ROUNDS] = old[ROUNDS]
     was, now = core_views(old), core_views(new)
     for k, name in enumerate(new_names):
@@ -166,7 +166,7 @@ RidgeViews = namedtuple("RidgeViews", "stat Theta Sigma_inv Sigma B wear")
 
 
 def new_ridge(G, p, M):
-    """`flat` for so many blocks, features and outputs, all else 0."""
+    """`flat` for this many blocks, features and outputs; everything else is 0."""
     head = np.array([G, p, M], dtype=float)
     wear = ridge_parts(head)[-1]
     return np.concatenate([head, np.zeros(wear + WEAR_SIZE * G - len(head))])
@@ -226,7 +226,7 @@ TallyViews = namedtuple("TallyViews", "mean_reward reward costs mean_costs count
 
 
 def tally_views(tallies, J, K):
-    """Views on tallies in the last axis; mean costs are the drawn ones where there are none of their own."""
+    """Views on tallies in the last axis; mean costs are the drawn ones if they have none of their own."""
     costs, means, _ = tally_parts(K)
     drawn, counts = tallies[..., costs:means], tallies.shape[-1] - J
     own = tallies[..., means:counts] if counts > means or K == 0 else drawn
@@ -234,16 +234,16 @@ def tally_views(tallies, J, K):
     return TallyViews(*rewards, drawn, own, tallies[..., counts:])
 
 
-# The GPU. `packed` is the form of the kernel that gives a replication to one thread: triangles of Σ⁻¹, and what follows from the
+# The GPU. `packed` is for the kernel that gives each replication one thread: triangles of Σ⁻¹, and values derived from the
 # counts and sums of arms stored beside them.
 
 STEP_COLUMNS = ("inverse_V", "eps", "reward_bonus", "cost_bonus")
-# 1/√N of an arm without an outcome: its width is beyond every limit.
+# 1/√N of an arm without an outcome: its width exceeds every limit.
 UNSEEN = 1e30
 
 
 def cuda_constants():
-    """Macros for what does not depend on the shape of a problem."""
+    """Macros for everything that does not depend on the shape of a problem."""
     names = (
         "TIE VIOLATION FIXED BERNOULLI GAUSSIAN NO_MODEL RIDGE_MODEL ARM_MODEL UNIFORM STATIC ROUND_ROBIN OPB TO_UNIT"
         " PHILOX_M0 PHILOX_M1 PHILOX_W0 PHILOX_W1 PHILOX_ROUNDS CONTEXT_SLOT GAUSSIAN_REWARD_SLOT COST_SLOT"
@@ -272,14 +272,14 @@ def cuda_tally(J, K, separate):
 
 
 def cuda_models(sizes):
-    """Macros for the models of reward and costs, one after the other; of each the numbers of its Σ⁻¹ and of all."""
+    """Macros for the models of reward and costs, one after the other; for each, the size of its Σ⁻¹ and of the whole model."""
     (inverse, reward), (cost_inverse, cost) = sizes
     costs = {"COST_AT": reward, "COST_THETA_AT": reward + cost_inverse}
     return {"REWARD_AT": 0, "REWARD_THETA_AT": inverse, **costs, "STATE": reward + cost}
 
 
 def cuda_block(J, K, state, features, itemsize):
-    """Macros for the memory of a block that is one replication: doubles, then numbers of the estimates' precision."""
+    """Macros for the memory of a block that runs one replication: doubles, then numbers in the estimates' precision."""
     doubles = {
         "VALUES": J, "COSTS": J * K, "QUEUE": K, "TOTALS": K, "MEAN_TOTALS": K, "LAST_VIOLATION": K, "CHOICES": J
     }  # fmt: skip
@@ -293,7 +293,7 @@ def cuda_block(J, K, state, features, itemsize):
 
 
 def device_ridge_size(G, p, M, packed):
-    """How many numbers Σ⁻¹ takes, and all of the model."""
+    """How many numbers Σ⁻¹ takes, and how many the whole model takes."""
     inverse = G * (p * (p + 1) // 2 if packed else p * p)
     return inverse, inverse + G * M * p
 

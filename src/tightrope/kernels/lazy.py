@@ -16,9 +16,9 @@ from tightrope.kernels.models import clipped_reward, least_reward, ridge_bonus, 
 from tightrope.kernels.step import penalties, pseudo_action_value, queue_step, queue_update, schedule_values
 from tightrope.validation import NORM_LIMIT
 
-# Rows that are made exact one after the other, before all that are left are in one pass.
+# Rows that are made exact one by one, before all the others are done in one pass.
 LEADERS = 16
-# A width that was computed earlier bounds today's in exact arithmetic, and a sum in another order is the same; this is more than
+# An earlier width bounds today's in exact arithmetic, and a sum in another order is the same; this is more than
 # rounding may take from either.
 WIDTH_SLACK = 1.0 + 1e-6
 MEAN_SLACK = 1e-12
@@ -27,9 +27,9 @@ NO_IDS = np.empty(0, dtype=np.int64)
 
 @kernel
 def decide_lazily(phi, columns, W, flat, core, scores, fresh, shown, trace):
-    """One decision on a catalogue with dense costs; −1, with nothing changed, where a cost is not valid.
+    """One decision on a catalogue with dense costs; −1, with nothing changed, if a cost is not valid.
 
-    scores (4, J): bounds of the widths, which outlast the round, penalties, rewards, values. trace is for the rows in shown.
+    scores (4, J): bounds of the widths (kept between rounds), penalties, rewards, values. trace is for the rows in shown.
     """
     J = phi.shape[0]
     K = W.shape[1]
@@ -53,7 +53,7 @@ def decide_lazily(phi, columns, W, flat, core, scores, fresh, shown, trace):
 def decide_sparsely(
     phi, columns, offsets, indices, data, limits, flat, core, scores, fresh, shown, trace, before, scratch
 ):
-    """One decision with sparse costs, which are valid; the row, and how many rows are in shown.
+    """One decision with sparse costs, which are valid; returns the row, and how many rows are in shown.
 
     scores are as for `decide_lazily`. trace is that of the rows shown, without costs and queue; before (K,) is Q as it was; scratch
     has two numbers for each entry of a row.
@@ -72,9 +72,9 @@ def decide_sparsely(
 
 @kernel
 def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fresh):
-    """The row that the full sweep would choose, computing only the widths that could change it; the arrays are as in `Candidates`.
+    """The row that the full sweep would choose, computing only the widths that could change it; arrays as in `Candidates`.
 
-    columns is phi transposed, or empty where that would take too much memory.
+    columns is phi transposed, or empty if that would take too much memory.
     """
     _, p, _, theta, _, _, _, _ = layout.ridge_parts(flat)
     J = phi.shape[0]
@@ -98,10 +98,10 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fres
     return best_candidate(make_highest_bound_exact(candidates), candidates)
 
 
-# The rows among which one is chosen, J of them, and what is known of each.
-# Row j has its features in phi, from `at` on (with one_row they are the same for all), and stands for action ids[j], or j where
-# ids is empty. No r̂ is below `least`. bounds, by action, are upper bounds of the widths, 0 where none is known yet, and outlast the
-# round. rewards and values, by row, are exact where fresh is true, else upper bounds.
+# The rows to choose from, J of them, and what is known about each.
+# Row j has its features in phi, from `at` on (with one_row they are the same for all), and stands for action ids[j], or j if
+# ids is empty. No r̂ is below `least`. bounds, by action, are upper bounds of the widths, 0 if unknown, kept between
+# rounds. rewards and values, by row, are exact where fresh is true, otherwise upper bounds.
 Candidates = namedtuple(
     "Candidates", "J flat phi at one_row ids root_beta least penalty V_t bounds rewards values fresh"
 )
@@ -109,7 +109,7 @@ Candidates = namedtuple(
 
 @kernel
 def make_highest_bound_exact(candidates):
-    """Make exact the row with the highest bound, which is returned."""
+    """Make the row with the highest bound exact, and return it."""
     top = 0
     for j in range(1, candidates.J):
         if candidates.values[j] > candidates.values[top]:
@@ -120,7 +120,7 @@ def make_highest_bound_exact(candidates):
 
 @kernel
 def tighten_bounds(top, candidates):
-    """Better bounds, by means and earlier widths, for the rows that row `top`, which is exact, leaves in the running."""
+    """Better bounds, from means and earlier widths, for the rows that could still beat row `top`, which is exact."""
     # No width is above that of an untaught model.
     widest = math.sqrt(NORM_LIMIT / candidates.flat[layout.STAT + layout.RIDGE])
     for j in range(candidates.J):
@@ -135,11 +135,11 @@ def tighten_bounds(top, candidates):
 
 @kernel
 def best_candidate(chosen, candidates):
-    """The row that the full sweep would choose: makes exact what could change the choice, given one row that is."""
+    """The row that the full sweep would choose, given one exact row: makes exact whatever could change the choice."""
     values = candidates.values
     fresh = candidates.fresh
     best = values[chosen]
-    # A few leaders one after the other, the highest bound first; then whatever is left in one pass.
+    # A few leaders one by one, the highest bound first; then all others in one pass.
     for _ in range(LEADERS):
         top = -1
         limit = best
@@ -170,7 +170,7 @@ def best_candidate(chosen, candidates):
 
 @kernel
 def candidate(j, candidates):
-    """Of row j: the action, the address of its θ̂, that of its features, and the block of its model."""
+    """For row j: the action, the addresses of its θ̂ and its features, and the block of its model."""
     G, p, M, theta, _, _, _, _ = layout.ridge_parts(candidates.flat)
     action = candidates.ids[j] if candidates.ids.shape[0] > 0 else j
     block = action if G > 1 else 0
@@ -180,7 +180,7 @@ def candidate(j, candidates):
 
 @kernel
 def make_exact(j, candidates):
-    """Make row j exact; its width takes the place of the bound."""
+    """Make row j exact; its width replaces the bound."""
     action, theta, x, block = candidate(j, candidates)
     candidates.bounds[action] = ridge_width(candidates.flat, block, candidates.phi, x)
     mean = inner(candidates.flat, theta, candidates.phi, x, int(candidates.flat[layout.FEATURES]))
@@ -206,7 +206,7 @@ def first_exact_of_the_best(candidates, best):
 
 @kernel
 def rows_to_show(row, rewards, values, fresh, out, trace):
-    """The row chosen and the best of the others that were computed, at most SHOWN; how many. Their r̂ and values go into trace."""
+    """The chosen row and the best of the others computed, at most SHOWN; returns how many. Their r̂ and values go into trace."""
     out[0] = row
     n = 1
     for j in range(values.shape[0]):
@@ -260,10 +260,10 @@ def means_by_columns(columns, V, v, out):
 
 @kernel
 def sparse_queue_step(first_entry, end, indices, data, limits, eps_t, core, scratch):
-    """`queue_step` by usage − limits, the choice using the entries from first_entry to end, each with two numbers of scratch."""
+    """`queue_step` by usage − limits; the choice uses the entries from first_entry to end, each with two numbers of scratch."""
     K = limits.shape[0]
     totals = layout.totals_at(core)
-    # What is used is worked out first and put in place last: in between every resource takes the step of one that is not used.
+    # Used resources are computed first and stored last: in between, every resource takes the step of an unused one.
     for i in range(first_entry, end):
         k = indices[i]
         cost = -limits[k] + data[i]

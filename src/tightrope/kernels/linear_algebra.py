@@ -1,4 +1,4 @@
-"""Sums, products and the inverse, each sum in one order whatever calls it, so that every path has the same bits.
+"""Sums, products and the inverse; each sum has one order whatever calls it, so every path gets the same bits.
 
 A vector or matrix is an array and the address of its first element; rows are contiguous. Nothing allocates.
 """
@@ -10,9 +10,9 @@ import math
 from tightrope.kernels import lanes
 from tightrope.kernels.compile import inlined, kernel
 
-# From how many columns on a matrix is read in tiles of few rows: it fits no cache then, and rows far apart are slow to come.
+# From this many columns on, a matrix is read in tiles of few rows: it fits in no cache then, and distant rows load slowly.
 LARGE, TILE = 512, 8
-# Of a pivot, relative to the diagonal of its row.
+# The least pivot, relative to the diagonal of its row.
 LEAST_PIVOT = 1e-15
 
 
@@ -37,8 +37,8 @@ def inner(A, a, B, b, n):
 def add_scaled(out, at, factor, B, b, n):
     """out += factor · b, n numbers.
 
-    What is left over after blocks of eight is the end of one more block, worked out before the others overwrite where it starts:
-    that is faster than a vector of which a part is masked.
+    The remainder after blocks of eight is the end of one more block, computed before the others overwrite its start:
+    that is faster than a masked vector.
     """
     if n >= 8:
         f = lanes.spread8(factor)
@@ -65,7 +65,7 @@ def add_scaled(out, at, factor, B, b, n):
 
 @inlined
 def copy(out, at, B, b, n):
-    """out = b, n numbers, which overlap wholly or not at all."""
+    """out = b, n numbers; they overlap completely or not at all."""
     if n >= 8:
         i = 0
         while i + 8 < n:
@@ -86,7 +86,7 @@ def copy(out, at, B, b, n):
 
 @kernel
 def matvec(A, a, X, x, n, out, at):
-    """out = Ax for symmetric A (n, n), each element a sum over the rows in their order."""
+    """out = Ax for symmetric A (n, n); each element is a sum over the rows in order."""
     if n < 8:
         for j in range(n):
             element = 0.0
@@ -97,7 +97,7 @@ def matvec(A, a, X, x, n, out, at):
     tile = tile_of(n)
     for top in range(0, n, tile):
         bottom = min(n, top + tile)
-        # The last eight columns may be among those before them: as in `add_scaled`, they are read first and written last.
+        # The last eight columns may overlap those before them: as in `add_scaled`, they are read first and written last.
         end = sums_so_far(out, at + n - 8, top)
         j = 0
         while j + 32 < n:
@@ -180,7 +180,7 @@ def quadratic_form(A, a, X, x, n):
 
 @kernel
 def eight_quadratic_forms(A, a, T, t, n, out, at, r):
-    """`quadratic_form` of each of the eight columns of T (n, 8) into out, by the same sums; T[r : r + 8n] is overwritten."""
+    """`quadratic_form` of each of the eight columns of T (n, 8) into out, with the same sums; T[r : r + 8n] is overwritten."""
     s0 = lanes.spread8(0.0)
     s1 = lanes.spread8(0.0)
     s2 = lanes.spread8(0.0)
@@ -242,7 +242,7 @@ def eight_quadratic_forms(A, a, T, t, n, out, at, r):
 
 @kernel
 def rows_as_columns(X, x, rows, n, T, t):
-    """Eight rows of X as the columns of T (n, 8); the last of fewer rows stands in for those that are missing."""
+    """Eight rows of X as the columns of T (n, 8); if there are fewer, the last one fills the gaps."""
     a = x
     b = x + n * min(1, rows - 1)
     c = x + n * min(2, rows - 1)
@@ -260,7 +260,7 @@ def rows_as_columns(X, x, rows, n, T, t):
 def invert(S, s, n, out, at, scratch):
     """Σ⁻¹ = L⁻ᵀL⁻¹ from the Cholesky factor of Σ (n, n), in out; scratch (2n²,) is overwritten.
 
-    A pivot that rounding has made too small for its row, or negative, counts as the least that it can tell from 0.
+    A pivot that rounding has made negative, or too small for its row, is replaced by the least one distinguishable from 0.
     """
     for i in range(2 * n * n):
         scratch[i] = 0.0
@@ -294,13 +294,13 @@ def tile_of(n):
 
 @inlined
 def sums_so_far(out, at, top):
-    """Eight sums of a product that has come to row `top`: in the first row there is nothing to read yet."""
+    """Eight sums of a product that has reached row `top`: in the first row there is nothing to read yet."""
     return lanes.spread8(0.0) if top == 0 else lanes.load8(out, at)
 
 
 @inlined
 def diagonal_block(A, a, X, x, n):
-    """Four columns of `quadratic_form`, as far as they lie in the block of four rows on the diagonal."""
+    """Four columns of `quadratic_form`, restricted to the block of four rows on the diagonal."""
     b = a + n
     c = b + n
     d = c + n

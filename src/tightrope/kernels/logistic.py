@@ -1,7 +1,7 @@
 """Logistic regression, one outcome at a time: Laplace's approximation of the posterior, carried on as a ridge model's Σ and b.
 
-Before an outcome y of the row x the logit ⟨θ, x⟩ is believed to be N(m, h), m = ⟨θ̂, x⟩, h = xᵀΣ⁻¹x. The mode of the posterior
-lies on the line θ̂ + αΣ⁻¹x, so that one number is to be found: the logit t with t = m + h(y − σ(t)). There the likelihood has the
+Before an outcome y at row x, the logit ⟨θ, x⟩ is taken to be N(m, h), m = ⟨θ̂, x⟩, h = xᵀΣ⁻¹x. The mode of the posterior
+lies on the line θ̂ + αΣ⁻¹x, so there is one number to find: the logit t with t = m + h(y − σ(t)). There the likelihood has the
 curvature v = σ(t)(1 − σ(t)), and in place of y the pseudo-outcome t + (y − σ(t))/v, learnt with weight v by `ridge_learn`, moves θ̂
 to that very mode and Σ to Σ + v·xxᵀ. Whatever keeps a ridge model right (refreshes, forgetting) serves this one too.
 """
@@ -15,7 +15,7 @@ from tightrope.kernels.compile import kernel
 from tightrope.kernels.linear_algebra import inner, quadratic_form
 from tightrope.kernels.models import ridge_learn
 
-# Below this curvature an outcome tells nothing.
+# Below this curvature an outcome says nothing.
 LEAST_CURVATURE = 1e-12
 STEPS = 60
 CLOSE = 1e-12
@@ -32,7 +32,7 @@ def sigmoid(t):
 
 @kernel
 def posterior_logit(m, h, y):
-    """t = m + h(y − σ(t)), by Newton's steps between bounds: the left side less the right one rises with t."""
+    """t = m + h(y − σ(t)), by Newton steps between bounds: the left side minus the right side rises with t."""
     t = m + h * (y - sigmoid(m))
     low, high = min(m, t), max(m, t)
     t = m
@@ -53,9 +53,9 @@ def posterior_logit(m, h, y):
 
 @kernel
 def learn(flat, g, Z, z, y, offset, weight, room):
-    """One outcome y in [0, 1] at the row Z[z] by block g, whose logits are ⟨θ̂, x⟩ + offset; whether the block is worn.
+    """Learn one outcome y in [0, 1] at row Z[z] by block g, with logits ⟨θ̂, x⟩ + offset; returns whether the block is worn.
 
-    weight: what an outcome counts that is learnt now. The row is overwritten; room has p + 1 numbers.
+    weight: how much an outcome learnt now counts. The row is overwritten; room has p + 1 numbers.
     """
     _, p, _, theta, inverse, _, _, _ = layout.ridge_parts(flat)
     m = inner(flat, theta + g * p, Z, z, p) + offset

@@ -18,28 +18,28 @@ TabularArrays = namedtuple(
     "cdf offsets ids rewards reward_kind reward_scale means locations cost_kind cost_scale spans before",
 )
 
-# Which replication it is, how long it is and which rounds are recorded (grid); where its numbers go, see `Replication`; and where
-# somebody may ask it to stop.
+# Which replication it is, its length and which rounds are recorded (grid); where its numbers go, see `Replication`; and the flag
+# that asks it to stop.
 Run = namedtuple("Run", "seed replication rounds grid records last_violation choices tally drawn stop")
 
-# A model of either kind; the arrays of the other are of no meaning.
+# A model of either kind; the arrays of the other kind mean nothing.
 ModelArrays = namedtuple("ModelArrays", "kind ridge arms")
 
 # A ridge model's features: of context c those of action a at (c·per_context + a)·p, or one row for all; and its `flat`.
-# buffer is as long as a row for each action.
+# buffer has room for a row for each action.
 RidgeArrays = namedtuple("RidgeArrays", "rows per_context flat buffer")
 
 # The arrays of an `ArmMeans`.
 ArmArrays = namedtuple("ArmArrays", "counts sums stat")
 
-# The pessimistic-optimistic policy: the ranges and columns of the costs that are learnt, and `core`.
+# The pessimistic-optimistic policy: the ranges and columns of the learnt costs, and `core`.
 PolicyArrays = namedtuple("PolicyArrays", "reward cost ranges columns core")
 
 # A policy that looks at neither features nor costs before acting: what its kind needs, the seed of its own draws, how many
 # decisions it has made, and (2, J) for `opb_mixture`.
 ComparatorArrays = namedtuple("ComparatorArrays", "kind table shares counts sums settings seed made mixture")
 
-# What the loop writes its intermediate results to: for J actions, K constraints, C contexts and p features.
+# Where the loop writes its intermediate results: for J actions, K constraints, C contexts and p features.
 # trace as in `layout`, costs (JK,), y (1,), inverse (2p²,), bounds of the widths (CJ,), penalty, rewards and values (J,), and
 # fresh (J,), which says where values are exact.
 Workspace = namedtuple("Workspace", "trace costs y inverse bounds penalty rewards values fresh")
@@ -47,7 +47,7 @@ Workspace = namedtuple("Workspace", "trace costs y inverse bounds penalty reward
 
 @released
 def simulate_pessimistic_optimistic(env, policy, workspace, run):
-    """One replication of the pessimistic-optimistic policy; returns the rounds that were run (fewer when stopped)."""
+    """One replication of the pessimistic-optimistic policy; returns the number of rounds run (fewer when stopped)."""
     core = policy.core
     J = env.rewards.shape[1]
     K = env.means.shape[2]
@@ -132,7 +132,7 @@ def simulate_comparator(env, policy, run):
 
 @inlined
 def record(run, t, at, action):
-    """Note the choice of round t where choices are kept, and the tally where it is round `at` of the grid; which one is next."""
+    """Record the choice of round t if choices are kept, and the tally if it is round `at` of the grid; returns the next `at`."""
     if run.choices.shape[0] > 0:
         run.choices[t - 1] = action
     if t != run.grid[at]:
@@ -144,7 +144,7 @@ def record(run, t, at, action):
 
 @kernel
 def add_to_tally(tally, t, action, mean_reward, reward, costs, c, mean_costs, m, last_violation):
-    """Add one round to the tally, and note for each constraint the last round whose cumulated cost is above 0."""
+    """Add one round to the tally, and record for each constraint the last round whose cumulative cost is above 0."""
     K = last_violation.shape[0]
     drawn, means, counts = layout.tally_parts(K)
     tally[layout.TALLY_MEAN_REWARD] += mean_reward
@@ -159,7 +159,7 @@ def add_to_tally(tally, t, action, mean_reward, reward, costs, c, mean_costs, m,
 
 @inlined
 def offered_rows(model, c, ids, J):
-    """Where in model.rows the features of the actions on offer in context c are; −1 where they had to be put into model.buffer."""
+    """Where in model.rows the features of the actions on offer in context c are; −1 if they had to be copied to model.buffer."""
     R = model.per_context
     p = int(model.flat[layout.FEATURES])
     if R == 1 or ids.shape[0] == J:

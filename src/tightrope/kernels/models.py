@@ -1,4 +1,4 @@
-"""What is believed of rewards and costs: widths, optimistic values, learning; for ridge models and for the means of arms."""
+"""Models of rewards and costs: widths, optimistic values, learning; for ridge models and for the means of arms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REFRESH_ROWS = 8
 REFRESH_ROUNDING = 2e-8
 REFRESH_GROWTH = 8.0
 MACHINE_EPSILON = 2.220446049250313e-16
-# From how many rows on it pays to compute eight side by side.
+# From this many rows on, it pays to compute eight side by side.
 ENOUGH_ROWS = 4
 
 confidence_radius = kernel(schedules.confidence_radius)
@@ -24,8 +24,8 @@ confidence_radius = kernel(schedules.confidence_radius)
 def optimistic_rewards_ridge(flat, phi, at, one_row, ids, core, trace):
     """r̂_j = `clipped_reward` of ⟨θ̂, φ_j⟩ + bonus·√β_t·‖φ_j‖_{Σ⁻¹} into trace[:J].
 
-    One block of (Θ, Σ⁻¹) serves every action (shared model), or block ids[j] serves action j (disjoint model: φ = e_j ⊗ x, whose
-    radius is that of the whole J·p dimensions). With one_row one row of phi stands for all actions.
+    One block of (Θ, Σ⁻¹) serves every action (shared model), or block ids[j] serves action j (disjoint model: φ = e_j ⊗ x, with the
+    radius of all J·p dimensions). With one_row, one row of phi stands for all actions.
     """
     G, p, M, theta, _, _, _, _ = layout.ridge_parts(flat)
     root_beta = ridge_bonus(flat, core)
@@ -54,7 +54,7 @@ def optimistic_costs_ridge(flat, psi, at, one_row, ids, core, ranges, columns, W
 
 @kernel
 def ridge_bonus(flat, core):
-    """bonus·√β_t of a model for the round to come."""
+    """bonus·√β_t of a model for the next round."""
     T = horizon_at(core, core[layout.ROUNDS] + 1.0)
     n, bonus, m, ridge, d = layout.ridge_stat(flat)
     return bonus * confidence_radius(n, d, T, m, ridge)
@@ -62,7 +62,7 @@ def ridge_bonus(flat, core):
 
 @kernel
 def ridge_bonuses_ahead(flat, core, out):
-    """`ridge_bonus` of as many rounds to come as out has places, an outcome learnt in each; flat and core are used up."""
+    """`ridge_bonus` for the next rounds, one for each place in out, with an outcome learnt in each; flat and core are used up."""
     for i in range(out.shape[0]):
         out[i] = ridge_bonus(flat, core)
         flat[layout.STAT + layout.LEARNT] += 1.0
@@ -73,7 +73,7 @@ def ridge_bonuses_ahead(flat, core, out):
 def ridge_widths(flat, phi, at, one_row, ids, scratch, r, out, o, step):
     """‖φ_j‖_{Σ⁻¹} of every action on offer into out[o + j·step]: by one block for all, or by block ids[j]; one_row stands for all.
 
-    scratch, of `scratch_size(p)` numbers from r on, is overwritten.
+    scratch, `scratch_size(p)` numbers from r on, is overwritten.
     """
     G, p, _, _, inverse, _, _, _ = layout.ridge_parts(flat)
     columns, sums, widths = layout.scratch_parts(r, p)
@@ -103,9 +103,9 @@ def ridge_width(flat, g, X, x):
 def ridge_learn(flat, g, X, x, Y, y, scratch, r):
     """Σ ← Σ + xxᵀ, b ← b + xy and, by Sherman–Morrison, Σ⁻¹ and θ̂ of block g, one θ̂ for each of M outcomes; whether to refresh.
 
-    It is time for `ridge_refresh` every max(256, 8p) updates, and sooner where the error R = ΣX − I of X ≈ Σ⁻¹ could matter. With
+    `ridge_refresh` is due every max(256, 8p) updates, and sooner if the error R = ΣX − I of X ≈ Σ⁻¹ could matter. With
     u = Xx and s = 1/(1 + xᵀu) an update turns R into R(I − s·xuᵀ), plus rounding of the order of eps·‖Σ‖·‖X‖: the wear adds up
-    this rounding, in units of what is allowed, and the logarithm of the growth s·‖x‖·‖u‖, which exceeds 1 only where λ < 1.
+    this rounding, in units of what is allowed, and the logarithm of the growth s·‖x‖·‖u‖, which exceeds 1 only if λ < 1.
     scratch[r : r + p] is overwritten, by u.
     """
     _, p, M, theta, inverse, sigma, b, wear = layout.ridge_parts(flat)
@@ -140,7 +140,7 @@ def ridge_learn(flat, g, X, x, Y, y, scratch, r):
 
 @kernel
 def ridge_refresh(flat, g, scratch):
-    """Σ⁻¹ and Θ = B Σ⁻¹ of block g afresh from the sums, which carry no drift; scratch (2p²,) is overwritten."""
+    """Recompute Σ⁻¹ and Θ = B Σ⁻¹ of block g from the sums, which carry no drift; scratch (2p²,) is overwritten."""
     _, p, M, theta, inverse, sigma, b, wear = layout.ridge_parts(flat)
     block = inverse + g * p * p
     la.invert(flat, sigma + g * p * p, p, flat, block, scratch)
@@ -190,7 +190,7 @@ def arms_learn(a, y, counts, sums, stat):
 
 @inlined
 def clipped_reward(upper, least):
-    """max(least, min(1, upper)): the paper clips r̂ at 1 alone, so its least is −inf."""
+    """max(least, min(1, upper)): the paper clips r̂ only at 1, so its least is −inf."""
     return max(least, min(1.0, upper))
 
 

@@ -10,7 +10,7 @@ rewards of a round; Newton's method, warm from the last τ, needs a few passes o
 of rewards and costs: prices are measured in ρ/m, where m_k is the typical size of cost k.
 
 A pass is cut into pieces: `advance_prices` works through as many rounds as its budget allows and keeps its place in `solver`, so
-that no decision waits for a whole solve. The result is the same to the bit however the work is cut.
+that no decision waits for a whole solve. The result is the same to the bit however the work is divided.
 
 `solver` (solver_size(K),): a head of single numbers, vectors of K and matrices of K × K, in the order of `solver_parts`.
 """
@@ -30,12 +30,12 @@ from tightrope.kernels.linear_algebra import add_scaled, inner
     TAU,  # smoothing of this stage
     LAST_TAU,  # smoothing of the last stage
     UNIT,  # ρ
-    CURSOR,  # the round at which the present pass continues
+    CURSOR,  # the round at which the current pass continues
     WEIGHT,  # Σ n_i, of the rounds of this pass so far
     VALUE_SUM,  # Σ n_i τ log Σ exp, of the same
     VALUE,  # D at `price`; meaningless before the first pass of a stage
     ITERATION,  # steps taken in this stage
-    TRIAL,  # of the line search: −1 while D is worked out at `price` itself, then 0, 1, … for the points tried
+    TRIAL,  # of the line search: −1 while D is computed at `price` itself, then 0, 1, … for the points tried
     EXPECTED,  # the gain that the quadratic model promises for the whole step
     PASSES,  # passes over the rows so far
 ) = range(13)
@@ -44,17 +44,17 @@ SOLVER_HEAD = 13
 IDLE, SOLVING, SOLVED = 0, 1, 2
 
 FIRST_SMOOTHING, LAST_SMOOTHING, SMOOTHING_FACTOR = 0.3, 0.003, 0.3
-# Steps for each τ, points tried on each, and how much nearer each is than the one before
+# Steps for each τ, points tried on each, and how much closer each is than the one before
 STEPS, TRIALS, SHORTER = 12, 12, 0.35
-# Gains: the share of the slope that a step must bring, and what is too little to go on for, in ρ
+# Gains: the share of the slope that a step must bring, and what is too small to continue for, in ρ
 ENOUGH_DESCENT, ENOUGH_GAIN = 1e-4, 1e-6
 # What is added to the curvature, in m²/ρ
 LEAST_CURVATURE = 1e-3
-# The quadratic model is minimised price by price, in so many sweeps at most, until none moves by this much in ρ/m
+# The quadratic model is minimised price by price, in at most this many sweeps, until none moves by this much in ρ/m
 SWEEPS, STILL = 100, 1e-5
 # Rows less likely than this are left out of the sums
 NEGLIGIBLE = 1e-15
-# What a row costs beside its K products, in multiplications: the exponential, above all
+# What a row costs beside its K products, in multiplications: mostly the exponential
 ROW_WORK = 24
 
 
@@ -84,7 +84,7 @@ def solver_parts(K):
 
 @kernel
 def begin_prices(solver, start, cap, size, margin, unit):
-    """A new solve from prices `start`: cap, typical cost m (`size`) and margin (K,), unit ρ. No pass is made yet."""
+    """Begin a solve from prices `start`: cap, typical cost m (`size`) and margin (K,), unit ρ. No pass is made yet."""
     K = start.shape[0]
     at = solver_parts(K)
     for i in range(SOLVER_HEAD):
@@ -107,7 +107,7 @@ def begin_prices(solver, start, cap, size, margin, unit):
 
 @kernel
 def advance_prices(solver, rewards, costs, offsets, weights, room, budget):
-    """Work on the solve for about `budget` multiplications (at least one round's); what is left of the budget, never below 0.
+    """Work on the solve for about `budget` multiplications (at least one round's); returns the rest of the budget, at least 0.
 
     The rows of round i are offsets[i] to offsets[i + 1] of rewards (R,) and costs (R·K,); weights (n,), some above 0; room (J,) for
     the largest offer. The solve is over when solver[PHASE] is SOLVED.
@@ -122,7 +122,7 @@ def advance_prices(solver, rewards, costs, offsets, weights, room, budget):
 
 @inlined
 def exp_of_negative(x):
-    """e^x for x ≤ 0, 0 below −36, to some 1e−13: products and sums only, so that it has the same bits everywhere."""
+    """e^x for x ≤ 0, 0 below −36, to about 1e−13: only products and sums, so that it has the same bits everywhere."""
     y = max(x, -36.0) * 0.00390625
     e = 1.0 / 40320.0 + y / 362880.0
     e = 1.0 / 5040.0 + y * e
@@ -154,7 +154,7 @@ def begin_pass(solver):
 
 @inlined
 def add_products(out, at, factor, B, b, n):
-    """out += factor · b, n numbers; a plain loop, which is faster than `add_scaled` where n is a handful."""
+    """out += factor · b, n numbers; a plain loop, which is faster than `add_scaled` for a handful of numbers."""
     if n >= 8:
         add_scaled(out, at, factor, B, b, n)
     else:
@@ -164,7 +164,7 @@ def add_products(out, at, factor, B, b, n):
 
 @kernel
 def add_rounds(solver, rewards, costs, offsets, weights, room, budget):
-    """Go on with a pass: value, costs and curvature at `point`, summed over rounds; what is left of the budget."""
+    """Continue a pass: value, costs and curvature at `point`, summed over rounds; returns the rest of the budget."""
     K = int(solver[CONSTRAINTS])
     at = solver_parts(K)
     tau = solver[TAU]
@@ -202,7 +202,7 @@ def add_rounds(solver, rewards, costs, offsets, weights, room, budget):
                 solver[at.cost_sum + k] += weight * solver[at.bar + k]
                 solver[at.square_sum + k] += weight * solver[at.bar + k] * solver[at.bar + k]
             if live > 1:
-                # Of one likely row alone the curvature is 0.
+                # If only one row is likely, the curvature is 0.
                 for j in range(J):
                     if room[j] > NEGLIGIBLE:
                         e = weight * room[j]
@@ -226,7 +226,7 @@ def add_rounds(solver, rewards, costs, offsets, weights, room, budget):
 
 @kernel
 def finish_pass(solver):
-    """D at `point` is known: take the step or try a shorter one, go on to the next τ, or end. How many multiplications it took."""
+    """D at `point` is known: take the step or try a shorter one, go to the next τ, or end. Returns the multiplications it took."""
     K = int(solver[CONSTRAINTS])
     at = solver_parts(K)
     solver[PASSES] += 1.0
@@ -291,7 +291,7 @@ def accept(solver, value):
 
 @kernel
 def newton_step(solver):
-    """The step to the least value of the quadratic model within the bounds, and its point. How many multiplications it took.
+    """The step to the least value of the quadratic model within the bounds, and its point. Returns the multiplications it took.
 
     The model is minimised over one price at a time, which needs no pass over the rows. Such a step points downhill and ends within
     the bounds, so that the line search has only its length to find; a Newton step that is cut off at the bounds may do neither.

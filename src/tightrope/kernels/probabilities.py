@@ -1,8 +1,8 @@
-"""The probability of each action to have the largest of independent Gaussian values: exact, by quadrature.
+"""The probability that each action has the largest of independent Gaussian values: exact, by quadrature.
 
 P(j) = ∫ f_j(y) Π_{i≠j} F_i(y) dy. The line is cut where the values that can win have their mean ± {0, 2, 4, 7} standard deviations,
-and each piece takes six Gauss–Legendre nodes: standard deviations may differ by any factor. One uniform grid would miss the narrow.
-The error is below 1e−6 in absolute terms, and of the order of 1e−8 as a rule.
+and each piece takes six Gauss–Legendre nodes: standard deviations may differ by any factor. A uniform grid would miss narrow ones.
+The absolute error is below 1e−6, and usually of the order of 1e−8.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.layout import tied_with
 
-# A value that is this many deviations below another's lower end can't win; where the line is cut; how near two cuts may be.
+# A value this many deviations below another's lower end can't win; where the line is cut; how close two cuts may be.
 REACH = 7.0
 CUTS = np.array([-7.0, -4.0, -2.0, 0.0, 2.0, 4.0, 7.0])
 N_CUTS = 7
@@ -32,8 +32,8 @@ def probabilities_room(J):
 def largest_probabilities(mean, sd, out, room):
     """P(value j is the largest) into out (J,), for independent N(mean_j, sd_j²); sd_j may be 0.
 
-    Among equal values that do not vary the lowest row wins, as everywhere. Values of actions that may not be chosen are left out by
-    the caller.
+    Among equal values that do not vary the lowest row wins, as everywhere. The caller leaves out the values of actions that may not
+    be chosen.
     """
     J = mean.shape[0]
     floor = -math.inf
@@ -136,9 +136,9 @@ def add_node(mean, sd, floor, y, weight, out, room, products):
 
 @kernel
 def cut_points(mean, sd, floor, room):
-    """The ends of the pieces in rising order into room, and how many; from floor to the highest upper end.
+    """The ends of the pieces in ascending order into room, and how many; from floor to the highest upper end.
 
-    A cut is left out where one stands already within a quarter of its own value's deviation.
+    A cut is left out if there is already one within a quarter of its own value's deviation.
     """
     J = mean.shape[0]
     n = 1
@@ -164,7 +164,7 @@ def cut_points(mean, sd, floor, room):
 
 @kernel
 def sort_pairs(room, n):
-    """Put n pairs in rising order of their first numbers (heapsort; equal ones in the order of the second)."""
+    """Sort n pairs in ascending order of their first numbers (heapsort; ties by the second)."""
     for start in range(n // 2 - 1, -1, -1):
         sift(room, start, n)
     for end in range(n - 1, 0, -1):

@@ -1,14 +1,14 @@
 """One round of the shadow-price policy: what is on offer, prices, values, a choice, and what it moves.
 
-`core` is the policy's state beside its models and its memory: a head of single numbers, then vectors of K. Names of places are used
-with the module's name (`shadow.PRICE`), for other layouts have places of the same names.
+`core` is the policy's state beside its models and its memory: a head of single numbers, then vectors of K. Use the names of
+places with the module's name (`shadow.PRICE`), because other layouts use the same names.
 
 The price of rule k has three parts, λ_k = [p_k + q_k + f_k]⁺: the shadow price p of the allocation program on remembered rounds;
 the feedback f = (T + b)/V of the running total T, which is steered to −b; and q, what the feedback had to add in the long run.
-Units are the program's own: m_k is the typical size of a cost that can be chosen, `moved` how far T has moved by now (the square
+Units are the program's own: m_k is the typical size of a cost that can be chosen, `moved` how far T has moved so far (the square
 root of a sum of squares), ρ the typical difference between the rewards of a round. V = GAIN·moved·m/ρ is a gain in price units,
 b = caution · √(moved·m) is `caution` standard deviations of T under that gain. From −WALL·b on a convex potential Φ rises: an
-action pays for the step that it takes on it, so that one which would lead across 0 is blocked and one which leads back is credited.
+action pays for its step on Φ, so one that would lead across 0 is blocked and one that leads back is credited.
 Without caution there is no wall.
 """
 
@@ -36,48 +36,48 @@ from tightrope.validation import LARGEST
     EXPLORE,
     CAUTION,
     GUARD,
-    CAPACITY,  # how many rounds are remembered at most; −memory until the first offer has told how large they are
+    CAPACITY,  # how many rounds are remembered at most; −memory until the first offer shows how large they are
     REMEMBERED,
-    SLOT,  # where the present round enters the memory, −1 where it does not
+    SLOT,  # where the current round enters the memory, −1 if it does not
     MARK,  # its fingerprint
     NEXT_SOLVE,  # the round in which the next solve starts
 ) = range(12)
 HEAD = 12
-# vectors of K: cumulative costs that are known and the rests of these sums (`exact_sums`), estimates booked for outcomes to come,
+# vectors of K: known cumulative costs and the rests of these sums (`exact_sums`), estimates booked for outcomes to come,
 # Σ mean size, Σ mean square size and Σ of realised squares; shadow price, correction, the clock of the correction, whether the rule
-# can't be met, if it is seen before; then the half-life, where there is one
+# can't be met, whether it is seen before acting; then the half-life, if there is one
 TOTALS, RESTS, BOOKED, SIZE, SQUARE, MOVED, PRICE, CORRECTION, CLOCK, INFEASIBLE, KNOWN = range(11)
 VECTORS = 11
 
 GAIN = 4.0
-# A total may be so many typical costs away from 0, with a half-life: further away makes no difference.
+# With a half-life, a total is at most this many typical costs away from 0: further away makes no difference.
 MOST_STEPS = 1e30
-# The wall starts at this part of the buffer below 0.
+# The wall starts at this fraction of the buffer below 0.
 WALL = 0.6
-# The feedback's part that stays is carried over within so many √clock rounds, and halved when a new price comes.
+# The lasting part of the feedback is carried over within this many √clock rounds, and halved when a new price comes.
 CARRY, CARRY_KEPT = 64.0, 0.5
-# Draws of unknown costs: their part of a standard deviation, and the least part of that where there is no slack.
+# Draws of unknown costs: their fraction of a standard deviation, and the least fraction of that if there is no slack.
 COST_DRAWS, LEAST_DRAWS = 0.7, 0.4
-# Until one is seen, rewards and costs without a declared range are taken to be about 1. The first reward is the unit from then on;
-# of costs a guess that is off by more is given up.
+# Until one is seen, rewards and costs without a declared range are assumed to be about 1. The first reward is the unit from then
+# on; for costs, a guess that is off by more than this factor is dropped.
 UNIT_OFF = 100.0
-# Old rounds fade: a full memory takes the present one with probability FADE · capacity / t, with a half-life capacity · ln 2 /
-# half-life if that is more: each of them then leaves at that rate. There are prices anew at least so often in a half-life.
+# Old rounds fade: a full memory takes the current one with probability FADE · capacity / t, or with a half-life capacity · ln 2 /
+# half-life if that is more; each of them then leaves at that rate. Prices are solved again at least this often in a half-life.
 FADE = 2.0
 LN2, SOLVES_IN_HALF_LIFE = math.log(2.0), 4.0
-# Prices are at most this many ρ/m; a rule whose price is there, with enough rounds remembered and a mean cost so many standard
-# errors above 0, can't be met.
+# Prices are at most this many ρ/m; a rule can't be met if its price is there, enough rounds are remembered and its mean cost is
+# this many standard errors above 0.
 CAP, AT_CAP, ENOUGH_ROUNDS, ERRORS_ABOVE = 20.0, 0.999, 8.0, 2.0
-# ρ falls to no less than this part of itself in one solve.
+# ρ falls to no less than this fraction of itself in one solve.
 LEAST_RHO = 1e-9
-# The excess of an action that is above zero at all.
+# The excess of any action that is above zero at all.
 LEAST_EXCESS = 1e-300
 # The slots of a round's draws: whether and where it enters the memory, two normals each, and those of a solve that starts in it.
 MEMORY_SLOT, CHOICE_SLOT, SOLVE_SLOT = 0, 1, 2**31
-# Numbers that a remembered round may take in all, and the least number of rounds.
+# How many numbers all remembered rounds may take together, and the least number of rounds.
 MOST_NUMBERS, LEAST_CAPACITY = 4_000_000, 64
-# The multiplications of a solve that a decision may wait for, about half a millisecond, how many of these the last one may, the
-# passes that a solve takes as a rule, and what a row of a pass takes beside its products
+# The multiplications of a solve that a decision may wait for, about half a millisecond; how many of these budgets the last one
+# may use; the usual number of passes in a solve; and what a row of a pass takes beside its products
 BUDGET, LAST_BUDGETS, USUAL_PASSES, ROW_WORK = 500_000.0, 20.0, 24.0, 24.0
 
 
@@ -106,17 +106,17 @@ def at(core, which):
 
 @inlined
 def half_life(core):
-    """Rounds after which what was remembered and measured counts half; ∞ where it always counts."""
+    """Rounds after which what was remembered and measured counts half; ∞ if it always counts in full."""
     return core[at(core, VECTORS)] if core.shape[0] > at(core, VECTORS) else math.inf
 
 
-# Behind a decision: r̂, mean, standard deviation, drawn value (J each), 1 where the action may be taken (J,), costs (J, K), then by
+# Behind a decision: r̂, mean, standard deviation, drawn value (J each), 1 if the action may be taken (J,), costs (J, K), then by
 # rule λ, p, q, T, where the wall starts (z) and its slope ρ/m, 0 for a rule that can't be met.
 
 
 @inlined
 def trace_parts(J, K):
-    """The addresses of means, deviations, values, marks, costs and of the vectors by rule; r̂ comes first."""
+    """The addresses of means, deviations, values, marks, costs and the vectors by rule; r̂ comes first."""
     return J, 2 * J, 3 * J, 4 * J, 5 * J, 5 * J + J * K
 
 
@@ -132,7 +132,7 @@ ENTERS, CHOOSE = -2, np.int64(-1)
 
 
 def room_size(J, K, q):
-    """How much room `decide` needs for J actions, K constraints and models of at most q numbers a row."""
+    """How much room `decide` needs for J actions, K constraints and models of at most q numbers per row."""
     return J * K + predictions_room(q, max(1, K)) + 3 * K + 8
 
 
@@ -141,7 +141,7 @@ MARKS = np.modf(0.6180339887498949 * np.arange(1, 1025) ** 2)[0] + 0.5
 
 @kernel
 def fingerprint(x, y, marks):
-    """A number that equal pairs of arrays share, and others hardly ever do; marks: MARKS."""
+    """A number that equal pairs of arrays share, and different ones hardly ever do; marks: MARKS."""
     total = 0.0
     n = marks.shape[0]
     for i in range(0, x.shape[0], n):
@@ -158,10 +158,10 @@ def fingerprint(x, y, marks):
 def decide(
     features, cost_features, ids, W, reward, reward_spread, cost, cost_spread, columns, idle, core, trace, x, z, seed, room
 ):  # fmt: skip
-    """One decision with compiled models: the row, φ of it into x, ψ of it and the costs booked for it into z. −1: not valid.
+    """One decision with compiled models: the row; its φ into x, its ψ and the costs booked for it into z. −1: not valid.
 
-    ENTERS − row where the round enters the memory. W (J, K) has the costs that are seen before acting in their columns; `columns`
-    are those of the others, which are set to 0 and of which `idle` do not count in this round.
+    ENTERS − row if the round enters the memory. W (J, K) has the costs seen before acting in their columns; `columns`
+    are the other columns, which are set to 0; those in `idle` do not count in this round.
     """
     J = ids.shape[0]
     K = int(core[CONSTRAINTS])
@@ -211,7 +211,7 @@ def decide(
 
 @kernel
 def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, room):
-    """`decide` where all costs are seen before acting."""
+    """`decide` if all costs are seen before acting."""
     J = ids.shape[0]
     K = int(core[CONSTRAINTS])
     phi = features.reshape(features.size)
@@ -236,7 +236,7 @@ def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, 
 
 @inlined
 def entering(row, phi, costs, core):
-    """The row, or where the round enters the memory ENTERS − row, with its fingerprint in core."""
+    """The row, or ENTERS − row if the round enters the memory, with its fingerprint in core."""
     if core[SLOT] < 0.0:
         return row
     core[MARK] = fingerprint(phi, costs, MARKS)
@@ -245,7 +245,7 @@ def entering(row, phi, costs, core):
 
 @inlined
 def rows_fit(phi, flat, J):
-    """Whether phi holds a model's features, none too large: a row for each of J actions, or one for all where each has a block."""
+    """Whether phi holds a model's features, none too large: a row for each of J actions, or one for all if each has a block."""
     p = int(flat[1]) - 1
     if phi.shape[0] != J * p and not (phi.shape[0] == p and flat[0] > 1.0):
         return False
@@ -254,7 +254,7 @@ def rows_fit(phi, flat, J):
 
 @inlined
 def known_are_small(costs, J, core):
-    """Whether the costs that are seen before acting are small enough."""
+    """Whether the costs seen before acting are small enough."""
     K = int(core[CONSTRAINTS])
     known = at(core, KNOWN)
     bad = 0
@@ -266,10 +266,10 @@ def known_are_small(costs, J, core):
 
 @kernel
 def step(J, spreads, core, trace, seed, forced):
-    """One round once the predictions stand in trace (r̂, their deviations and the costs) and in spreads (J, K): the row.
+    """One round after predictions are in trace (r̂, their deviations and the costs) and in spreads (J, K): returns the row.
 
-    Moves scales, correction, totals and bookings, counts the round, and says where it enters the memory. `forced`: the row that
-    somebody else has chosen, else −1.
+    Moves scales, correction, totals and bookings, counts the round, and says where it enters the memory. `forced` is the row
+    if somebody else chose it, otherwise −1.
     """
     weigh(J, spreads, core, trace)
     row = draw_values(J, int(core[CONSTRAINTS]), trace, seed, core[ROUNDS])
@@ -313,7 +313,7 @@ def weigh(J, spreads, core, trace):
 
 @inlined
 def count(J, core, trace, row, seed):
-    """The last part of `step`: the costs of the row that is taken, and whether the round is remembered."""
+    """The last part of `step`: the costs of the row taken, and whether the round is remembered."""
     K = int(core[CONSTRAINTS])
     W = trace_parts(J, K)[4]
     for k in range(K):
@@ -326,14 +326,14 @@ def count(J, core, trace, row, seed):
 
 @inlined
 def add_to_total(core, k, cost):
-    """A cost of rule k that is known now."""
+    """Count a cost of rule k that is now known."""
     total, rest = at(core, TOTALS) + k, at(core, RESTS) + k
     core[total], core[rest] = total_after(core[total], core[rest], cost)
 
 
 @kernel
 def measure(J, spreads, core, trace, W):
-    """How large the costs are that can be chosen, and for those known before how far they move the total."""
+    """Measure how large the costs are that can be chosen, and for those known before acting how far they move the total."""
     K = int(core[CONSTRAINTS])
     size, square, moved, known = at(core, SIZE), at(core, SQUARE), at(core, MOVED), at(core, KNOWN)
     if half_life(core) < math.inf:
@@ -358,7 +358,7 @@ def measure(J, spreads, core, trace, W):
 
 @inlined
 def typical_size(core, k):
-    """m of rule k; 0 where it has never cost anything, or less than SMALLEST."""
+    """m of rule k; 0 if it has never cost anything, or less than SMALLEST."""
     size = core[at(core, SIZE) + k]
     m = core[at(core, SQUARE) + k] / size if size > SMALLEST else 0.0
     return m if m > SMALLEST else 0.0
@@ -429,9 +429,9 @@ def draw_scale(core, trace, rules, k):
 
 @kernel
 def keep_least_excess(J, core, trace):
-    """Mark the actions that lead no total above 0, of rules known before; where there is none, those that do by the least sum.
+    """Mark the actions that take no total above 0, for rules known before acting; if there are none, those with the least sum.
 
-    Each rule counts in its own size. Totals are compared as they are: nothing above zero is forgiven.
+    Each rule counts in its own size. Totals are compared exactly: nothing above zero is forgiven.
     """
     K = int(core[CONSTRAINTS])
     _, _, _, marks, W, _ = trace_parts(J, K)
@@ -453,7 +453,7 @@ def keep_least_excess(J, core, trace):
 
 @kernel
 def draw_values(J, K, trace, seed, t):
-    """A value for each action; the lowest row among the highest of those that may be taken."""
+    """Draw a value for each action; returns the lowest row among the highest of those that may be taken."""
     means, deviations, values, marks, _, _ = trace_parts(J, K)
     other = 0.0
     best = -math.inf
@@ -484,7 +484,7 @@ def two_normals(seed, t, slot):
 
 @kernel
 def enter_memory(J, core, seed):
-    """Where the present round enters the memory, into core[SLOT]; −1 where it does not."""
+    """Where the current round enters the memory, into core[SLOT]; −1 if it does not."""
     K = int(core[CONSTRAINTS])
     core[SLOT] = -1.0
     if K == 0:
@@ -502,7 +502,7 @@ def enter_memory(J, core, seed):
 
 @kernel
 def capacity(core, J):
-    """How many rounds are remembered, if they are as large as one of J actions."""
+    """How many rounds are remembered if they are as large as one with J actions."""
     most = max(LEAST_CAPACITY, MOST_NUMBERS // (J * (1 + int(core[CONSTRAINTS]))))
     return min(-core[CAPACITY], float(most), rounds_worth_keeping(core))
 
@@ -516,7 +516,7 @@ def rounds_worth_keeping(core):
 
 @kernel
 def rounds_that_count(core):
-    """How many rounds are behind what is measured: all, or with a half-life the sum of their weights."""
+    """How many rounds the measurements rest on: all, or with a half-life the sum of their weights."""
     rate = LN2 / half_life(core)
     return math.expm1(-rate * core[ROUNDS]) / math.expm1(-rate) if rate > 0.0 else core[ROUNDS]
 
@@ -526,7 +526,7 @@ def rounds_that_count(core):
 
 @kernel
 def learn_reward(g, x, reward, flat, spread, core, room):
-    """One reward at φ = x by block g of a compiled model; whether the block is to be refreshed. room has 2q + 5 numbers."""
+    """Learn one reward at φ = x by block g of a compiled model; returns whether to refresh the block. room has 2q + 5 numbers."""
     if abs(reward) > SMALLEST and standardised.nothing_seen(spread, 0):
         correct_reward_unit(core, abs(reward))
     return standardised.learn_reward(g, x, reward, flat, spread, room)
@@ -534,7 +534,7 @@ def learn_reward(g, x, reward, flat, spread, core, room):
 
 @kernel
 def correct_reward_unit(core, reward):
-    """The first reward above SMALLEST was seen: what was guessed of prices, as if rewards were about 1, is now in its unit."""
+    """The first reward above SMALLEST was seen: convert prices guessed as if rewards were about 1 to its unit."""
     core[RHO] *= reward
     for k in range(int(core[CONSTRAINTS])):
         core[at(core, PRICE) + k] *= reward
@@ -543,9 +543,9 @@ def correct_reward_unit(core, reward):
 
 @kernel
 def take_costs(costs, z, p, columns, core, spread):
-    """Costs seen after acting: into the totals, in place of what was booked for them (behind p numbers in z).
+    """Add costs seen after acting to the totals, in place of their bookings (after p numbers in z).
 
-    Before their model learns them: `spread` is of that model, empty where it has none.
+    Call it before their model learns them: `spread` is that model's, empty if it has none.
     """
     booked, moved = at(core, BOOKED), at(core, MOVED)
     for i in range(columns.shape[0]):
@@ -561,10 +561,10 @@ def take_costs(costs, z, p, columns, core, spread):
 def learn_outcome(
     action, x, z, reward, costs, unseen, columns, core, flat, spread, cost, cost_spread, outputs, alone, last, room
 ):  # fmt: skip
-    """A reward and costs seen after acting, into the totals and into compiled models. −1: not valid, and nothing is changed.
+    """A reward and costs seen after acting, into the totals and into compiled models. −1: not valid, and nothing changes.
 
-    Else 1 where the block of the reward model is to be refreshed, plus 2 where that of the cost model is. Of a rule that is not in
-    force nothing is seen: of the costs in `unseen` the model is told what it believes already. outputs: 0, …, M − 1. alone: room
+    Otherwise 1 if the block of the reward model needs a refresh, plus 2 if that of the cost model does. A rule that is not in
+    force shows no cost: for the costs in `unseen` the model learns its own prediction. outputs: 0, …, M − 1. alone: room
     for one id. last: nothing else is booked. room: `predictions_room` and 2q + 3M + 5 numbers.
     """
     M = columns.shape[0]
@@ -592,7 +592,7 @@ def learn_outcome(
 
 @kernel
 def correct_unit(core, k, cost):
-    """The first cost of rule k was seen: where it is far from the size that was guessed, all is as if its own had been."""
+    """The first cost of rule k was seen: if it is far from the guessed size, act as if its own size had been used all along."""
     m = typical_size(core, k)
     ratio = cost / m if m > 0.0 else 1.0
     if ratio > UNIT_OFF or ratio * UNIT_OFF < 1.0:

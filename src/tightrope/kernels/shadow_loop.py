@@ -1,8 +1,8 @@
 """The simulator's loop of the shadow-price policy: one replication in a tabular environment.
 
-The memory of a tabular world is counts by context: a remembered round is its context, so that equal rounds are one entry with a
+In a tabular world the memory is a count per context: a remembered round is its context, so equal rounds are one entry with a
 weight. Entries are numbered as the policy object numbers them, lowest free number first, and the sample of a solve is drawn in that
-order: the same draws, hence the same prices, by either path.
+order, so both paths make the same draws and get the same prices.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from tightrope.kernels.loops import add_to_tally, chosen_costs, record
 from tightrope.kernels.standardised import ZERO, predict_costs, predict_rewards
 
 # Models: the rows of every context (per_context of them, or one for all actions), `flat` and `spread`; and the costs' columns.
-# buffer is as long as a row for each action.
+# buffer has room for a row for each action.
 StandardisedArrays = namedtuple("StandardisedArrays", "rows per_context flat spread buffer")
 
 # slots: the entry of each remembered round; by entry its context and how many slots hold it; by context its entry, or −1, and the
-# first context that offers just the same.
+# first context with exactly the same offer.
 # The sample of a solve: contexts, weights, offsets, drawn rewards and costs, the solver's vector, and `state`.
 MemoryArrays = namedtuple("MemoryArrays", "slots contexts counts entries twins")
 SampleArrays = namedtuple("SampleArrays", "contexts weights offsets rewards costs solver state")
 ShadowArrays = namedtuple("ShadowArrays", "reward cost columns core memory sample seed")
 
-# trace as in `shadow`, costs (JK,), y (1,), room, and inverse (2q²,) for a block afresh
+# trace as in `shadow`, costs (JK,), y (1,), room, and inverse (2q²,) for recomputing a block
 ShadowWorkspace = namedtuple("ShadowWorkspace", "trace costs y booked room inverse")
 
 # the state of a solve: rounds in the sample (0: none in progress), how many are drawn, the round it began in and its deadline, the
@@ -38,7 +38,7 @@ SAMPLE_STATE = 7
 
 @released
 def simulate_shadow_price(env, policy, workspace, run):
-    """One replication of the shadow-price policy; returns the rounds that were run (fewer when stopped)."""
+    """One replication of the shadow-price policy; returns the number of rounds run (fewer when stopped)."""
     core = policy.core
     J = env.rewards.shape[1]
     K = env.means.shape[2]
@@ -93,7 +93,7 @@ def simulate_shadow_price(env, policy, workspace, run):
 
 @inlined
 def rows_of(model, c, ids, J):
-    """The rows of the actions on offer in context c: an array, where they start in it, and whether one stands for all."""
+    """The rows of the actions on offer in context c: an array, where they start in it, and whether one row stands for all."""
     R = model.per_context
     p = int(model.flat[layout.FEATURES]) - 1
     one = R == 1 and J != 1
@@ -107,7 +107,7 @@ def rows_of(model, c, ids, J):
 
 @inlined
 def learn(model, c, a, reward, core, workspace):
-    """One reward into the model."""
+    """Learn one reward."""
     x, g = row_and_block(model, c, a)
     p = int(model.flat[layout.FEATURES]) - 1
     row = model.rows[x : x + p]
@@ -117,7 +117,7 @@ def learn(model, c, a, reward, core, workspace):
 
 @inlined
 def learn_costs(model, c, a, workspace):
-    """Costs workspace.y into the model."""
+    """Learn the costs in workspace.y."""
     x, g = row_and_block(model, c, a)
     p = int(model.flat[layout.FEATURES]) - 1
     row = model.rows[x : x + p]
@@ -127,7 +127,7 @@ def learn_costs(model, c, a, workspace):
 
 @inlined
 def row_and_block(model, c, a):
-    """Where the row of action a in context c starts, and the block that it is learnt by."""
+    """Where the row of action a in context c starts, and the block that learns it."""
     R = model.per_context
     p = int(model.flat[layout.FEATURES]) - 1
     return (c * R + (a if R > 1 else 0)) * p, a if model.flat[layout.BLOCKS] > 1.0 else 0
@@ -138,7 +138,7 @@ def row_and_block(model, c, a):
 
 @kernel
 def remember(memory, slot, c):
-    """Context c into a slot of the memory."""
+    """Put context c into a slot of the memory."""
     old = memory.slots[slot]
     if old >= 0:
         memory.counts[old] -= 1.0
@@ -160,7 +160,7 @@ def remember(memory, slot, c):
 
 @kernel
 def work_on_prices(env, policy, workspace):
-    """Start a solve where it is time, and go on with the one in progress as far as a decision may wait for it."""
+    """Start a solve if it is time, and continue the one in progress for as long as a decision may wait."""
     core, sample = policy.core, policy.sample
     state = sample.state
     t = core[shadow.ROUNDS] + 1.0
@@ -207,7 +207,7 @@ def work_on_prices(env, policy, workspace):
 
 @kernel
 def start_solve(env, memory, sample, t, most_rows):
-    """The remembered rounds, each distinct one with its weight, become the sample, as many as may."""
+    """Make a sample of the remembered rounds, each distinct one with its weight, as many as allowed."""
     state = sample.state
     n = 0
     sample.offsets[0] = 0
@@ -226,7 +226,7 @@ def start_solve(env, memory, sample, t, most_rows):
 
 @kernel
 def draw_entry(env, policy, workspace, i):
-    """Draw round i of the sample with the models as they are now; its spread of rewards."""
+    """Draw round i of the sample with the current models; returns its spread of rewards."""
     sample, core = policy.sample, policy.core
     c = sample.contexts[i]
     J, K = env.means.shape[1], env.means.shape[2]

@@ -1,4 +1,4 @@
-"""A solve for shadow prices: when it is over, drawing the remembered rounds, and taking the result."""
+"""A solve for shadow prices: its deadline, drawing the remembered rounds, and applying the result."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from tightrope.kernels.standardised import SMALLEST, ZERO, predict_costs, predic
 
 @kernel
 def draw_work(reward_row, cost_row, cost_outputs):
-    """How many multiplications it takes to draw a row, for models with rows of so many numbers; 0 where there is no cost model."""
+    """How many multiplications it takes to draw a row, for models with rows of that length; 0 if there is no cost model."""
     return reward_row * reward_row + 2.0 * reward_row + cost_row * cost_row + cost_outputs * cost_row
 
 
 @inlined
 def solve_work(row_work, K):
-    """How many multiplications a row takes until the prices are solved for."""
+    """How many multiplications a row takes until the prices are solved."""
     return row_work + USUAL_PASSES * (2.0 * K + ROW_WORK + 0.25 * K * K)
 
 
@@ -56,22 +56,22 @@ def rows_allowed(t, row_work, K):
 
 @kernel
 def deadline(t, rows, row_work, K):
-    """The round in which the prices of a solve that starts in round t take effect: a function of its size alone."""
+    """The round in which the prices of a solve that starts in round t take effect: depends only on its size."""
     return t + min(math.ceil(rows * solve_work(row_work, K) / BUDGET) - 1.0, math.floor(0.5 * t))
 
 
 @kernel
 def next_solve(t, over, core):
-    """The round of the solve after one in rounds t … `over`: when rounds have doubled, or a part of the half-life has passed."""
+    """The round of the solve after one in rounds t … `over`: when rounds have doubled, or part of the half-life has passed."""
     part = half_life(core) / SOLVES_IN_HALF_LIFE
     return min(2.0 * t, max(over + 1.0, math.floor(t + part) + 1.0)) if part < math.inf else 2.0 * t
 
 
 @kernel
 def draw_round(J, means, deviations, spreads, core, columns, rewards, costs, row, seed, t):
-    """Draw J rows of the sample from `row` on: rewards from means and deviations (J,), costs, which stand there, by spreads (J, K).
+    """Draw J rows of the sample from `row` on: rewards from means and deviations (J,), costs in place by spreads (J, K).
 
-    Gives the largest optimistic less the smallest pessimistic reward. Its numbers are those of the solve that began in round t.
+    Returns the largest optimistic minus the smallest pessimistic reward. The draws are those of the solve that began in round t.
     """
     K = int(core[CONSTRAINTS])
     A = columns.shape[0]
@@ -149,13 +149,13 @@ def draw_sample(
 
 @kernel
 def typical_difference(core, spread, weight):
-    """ρ of a sample, from the sum of its weighted spreads; the one in force where rewards do not differ at all."""
+    """ρ of a sample, from the sum of its weighted spreads; the current ρ if rewards do not differ at all."""
     return max(spread / weight, LEAST_RHO * core[RHO], SMALLEST) if spread > 0.0 else core[RHO]
 
 
 @kernel
 def begin_solve(core, solver, rho, room):
-    """The sample is drawn: start to solve for its prices from those in force. room has 3K numbers."""
+    """Start to solve for the prices of a sample that is fully drawn, from the current prices. room has 3K numbers."""
     K = int(core[CONSTRAINTS])
     size, cap, margin = room[:K], room[K : 2 * K], room[2 * K : 3 * K]
     for k in range(K):
@@ -168,7 +168,7 @@ def begin_solve(core, solver, rho, room):
 
 @kernel
 def finish_solve(core, solver, weight):
-    """A solve on so many rounds is over: its prices and ρ take effect, and it is known which rules can't be met."""
+    """End a solve on this many rounds: its prices and ρ take effect, and rules that can't be met are marked."""
     K = int(core[CONSTRAINTS])
     price, _, _, _, gradient, _, _, _, square, cap, _, _, _, _ = prices.solver_parts(K)
     fall = solver[prices.UNIT] / core[RHO]

@@ -1,25 +1,25 @@
 """Linear models in any unit: ridge regression that scales its features, centres its outcomes and estimates their noise.
 
-What it predicts is a mean and a standard deviation in the user's units, and neither depends on the unit of the features, nor on the
-unit and offset of outcomes that are centred. Three things make it so.
+It predicts a mean and a standard deviation in the user's units. Neither depends on the unit of the features, or on the
+unit and offset of centred outcomes. Three things make this work.
 
-- Features are divided by √(mean ‖φ‖²) of the first round, and a constant 1 is appended; the ridge is the square norm of such a row,
-  so that before anything is learnt a prediction is as uncertain as the signal is large. Without the constant an action with φ = 0
+- Features are divided by √(mean ‖φ‖²) of the first round, and a constant 1 is appended; the ridge is the squared norm of such a
+  row, so before anything is learnt a prediction is as uncertain as the signal is large. Without the constant an action with φ = 0
   would be worth the mean outcome for ever.
-- Outcomes are centred on their running mean c. The model keeps θ of the outcomes as they are and θ¹, that of an outcome which is
-  always 1, both by the same rank-one updates: θ of the centred outcomes is θ − c θ¹, whatever c has become.
-- The noise σ̂² is a mean of e²/(1 + h), e the error of a prediction made before its outcome was learnt, h = xᵀΣ⁻¹x, with the spread
-  of the outcomes as one more observation. Weights √(2h/(1 + h)) let what is seldom seen count: were all errors to count alike, an
-  action that is often taken and hardly varies would make the noise of all others look small, and a good one be given up too soon.
+- Outcomes are centred on their running mean c. The model keeps θ for the raw outcomes and θ¹ for an outcome that is
+  always 1, both by the same rank-one updates: θ for the centred outcomes is θ − c θ¹, whatever c has become.
+- The noise σ̂² is a mean of e²/(1 + h), where e is the error of a prediction made before learning its outcome, h = xᵀΣ⁻¹x, with
+  the spread of outcomes as one more observation. Weights √(2h/(1 + h)) make rare rows count: if all errors counted alike, an
+  action that is often taken and hardly varies would make the noise of all others look small, and a good one would be dropped early.
 
-The variance of a prediction has two parts: σ̂² (xᵀΣ⁻¹x − λ‖Σ⁻¹x‖²) from the noise of the outcomes that were learnt, and
-s² λ‖Σ⁻¹x‖² from what the ridge still hides, where s² is the spread of the outcomes (σ̂² where that is larger). With rewards that
-hardly vary σ̂ falls at once, and an action that was never tried must stay uncertain all the same.
+The variance of a prediction has two parts: σ̂² (xᵀΣ⁻¹x − λ‖Σ⁻¹x‖²) from the noise of the outcomes learnt, and
+s² λ‖Σ⁻¹x‖² from what the ridge still hides, where s² is the spread of the outcomes (or σ̂² if that is larger). If rewards
+hardly vary, σ̂ falls at once, but an action that was never tried must stay uncertain.
 
-A model is two vectors. `flat`: a ridge model's, as everywhere in the kernels, with M + 1 outputs, of which the last learns the
+A model is two vectors. `flat` is a ridge model's, as everywhere in the kernels, with M + 1 outputs, the last of which learns the
 constant 1. `spread` (SPREAD_HEAD + 4M,): the head, with the unit of the features (0 until `begin_unit`), then for each output the
-running mean, the sum of squares about it (about 0 where outcomes are not centred), the weighted sum of e²/(1 + h), and the prior
-standard deviation (0: none declared). A model that forgets has `forgetting`'s ages behind that, and all sums about outcomes fade.
+running mean, the sum of squares about it (about 0 if outcomes are not centred), the weighted sum of e²/(1 + h), and the prior
+standard deviation (0: none declared). A model that forgets has `forgetting`'s ages after that, and all its sums over outcomes fade.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from tightrope.kernels.models import ridge_learn, ridge_refresh
 OUTPUTS, CENTRED, UNIT, LEARNT_OUTCOMES, ERROR_WEIGHT = range(5)
 SPREAD_HEAD = 5
 
-# Arguments: Numba compiles a function once more for each number that is written out, and not for these.
+# Passed as arguments: Numba would compile a function again for each literal number, but not for these.
 ZERO, ONE = np.int64(0), np.int64(1)
-# A feature counts as at most so many times those of the first round, so that squares and sums of them stay finite; and where those
-# are smaller than SMALLEST, they are taken to be 0.
+# A feature counts as at most this many times those of the first round, so that its squares and sums stay finite; if those
+# are smaller than SMALLEST, they count as 0.
 LARGEST_RATIO, SMALLEST = 1e12, 1e-50
-# Noise below this part of the mean square is rounding.
+# Noise below this fraction of the mean square is rounding.
 ROUNDING = 1e-20
 
 
 def spread_size(M, ages=0):
-    """Length of `spread` for M outputs, and so many ages."""
+    """Length of `spread` for this many outputs and ages."""
     return SPREAD_HEAD + 4 * M + ages
 
 
 @inlined
 def ages_at(spread):
-    """Where the ages of a model that forgets stand; at the end of the vector for one that does not."""
+    """Where the ages of a model that forgets start; the end of the vector if it does not forget."""
     return SPREAD_HEAD + 4 * int(spread[OUTPUTS])
 
 
@@ -67,7 +67,7 @@ def forgets(spread):
 
 @inlined
 def faded(spread, g):
-    """w of block g, by which all that it has learnt has faded; 1 for a model that does not forget."""
+    """w of block g, by which everything it has learnt has faded; 1 for a model that does not forget."""
     return forgetting.weight(spread, ages_at(spread), g) if forgets(spread) else 1.0
 
 
@@ -79,7 +79,7 @@ def flat_size(G, p, M):
 
 @kernel
 def begin_model(flat, spread, G, p, M, centred, prior):
-    """A model that has learnt nothing; prior (M,): declared standard deviations, 0 where there is none."""
+    """A model that has learnt nothing; prior (M,): declared standard deviations, 0 if none is declared."""
     flat[0] = G
     flat[1] = p + 1
     flat[2] = M + 1
@@ -108,13 +108,13 @@ def spread_parts(spread):
 
 @kernel
 def ridge_of(p):
-    """λ: the square norm of a typical row in the model's own unit, p features and the constant."""
+    """λ: the squared norm of a typical row in the model's own unit, p features and the constant."""
     return 2.0 if p > 0 else 1.0
 
 
 @kernel
 def begin_unit(spread, X, x, rows, p):
-    """The unit of the features, from the first rows that were offered; 1 where they are all 0."""
+    """The unit of the features, from the first rows offered; 1 if they are all 0."""
     total = inner(X, x, X, x, rows * p) / rows
     spread[UNIT] = math.sqrt(total) if total > SMALLEST * SMALLEST else 1.0
 
@@ -130,7 +130,7 @@ def extend_row(spread, X, x, p, out, at):
 
 @kernel
 def noise_and_signal(spread, i):
-    """σ̂² and s² of output i: what outcomes vary by around their prediction, and what they vary by at all."""
+    """σ̂² and s² of output i: how much outcomes vary around their prediction, and how much they vary overall."""
     _, mean, squares, errors, prior = spread_parts(spread)
     n = spread[LEARNT_OUTCOMES]
     declared = spread[prior + i]
@@ -142,7 +142,7 @@ def noise_and_signal(spread, i):
         return 1.0, 1.0
     signal = spread[squares + i] / n
     noise = (signal + spread[errors + i]) / weight
-    # Equal outcomes tell nothing of their noise but the unit; what is left of it then is rounding.
+    # Equal outcomes say nothing about their noise except its unit; what remains of it is rounding.
     size = spread[mean + i] * spread[mean + i]
     if noise <= ROUNDING * (size + signal):
         return (size, size) if size > 0.0 else (1.0, 1.0)
@@ -151,26 +151,26 @@ def noise_and_signal(spread, i):
 
 @inlined
 def unit_is_guessed(spread, i):
-    """Whether nothing tells how large outcomes of output i are: no range was declared, and all that were seen are 0."""
+    """Whether the size of output i's outcomes is unknown: no range was declared, and all outcomes seen are 0."""
     _, _, squares, _, prior = spread_parts(spread)
     return spread[squares + i] == 0.0 and spread[prior + i] == 0.0
 
 
 @inlined
 def nothing_seen(spread, i):
-    """Whether all outcomes of output i were 0, and no range was declared: nothing tells then what their unit is."""
+    """Whether all outcomes of output i were 0 and no range was declared, so that their unit is unknown."""
     return spread[SPREAD_HEAD + i] == 0.0 and unit_is_guessed(spread, i)
 
 
 @inlined
 def centre(spread, i):
-    """What outcomes of output i are centred on."""
+    """The value that outcomes of output i are centred on."""
     return spread[SPREAD_HEAD + i] if spread[CENTRED] > 0.0 else 0.0
 
 
 @inlined
 def deviation(noise, signal, whole, hidden):
-    """Of a prediction, from its two parts."""
+    """The standard deviation of a prediction, from its two parts."""
     return math.sqrt(noise * (whole - hidden) + signal * hidden)
 
 
@@ -197,7 +197,7 @@ def predict(flat, spread, g, Z, z, means, a, deviations, b, room):
         deviations[b + i] = deviation(noise, signal, whole, hidden)
 
 
-# A row of a model with one block is predicted eight at a time, and each by the same sums.
+# Rows of a model with one block are predicted eight at a time, each with the same sums.
 
 
 def eight_size(q, M):
@@ -207,7 +207,7 @@ def eight_size(q, M):
 
 @kernel
 def predict_eight(flat, spread, X, x, rows, room):
-    """Up to eight rows at X[x], as they were given: xᵀΣ⁻¹x, ‖Σ⁻¹x‖² and θᵀx of each output into room, eight numbers each."""
+    """For up to eight rows at X[x], as given: xᵀΣ⁻¹x, ‖Σ⁻¹x‖² and θᵀx of each output into room, eight numbers each."""
     _, q, outputs, theta, inverse, _, _, _ = ridge_parts(flat)
     p = q - 1
     T = 8 * (outputs + 2)
@@ -263,9 +263,9 @@ def predict_eight(flat, spread, X, x, rows, room):
 
 @kernel
 def learn(flat, spread, g, Z, z, Y, y, room):
-    """One outcome Y[y : y + M] at the extended row Z[z] by block g; whether it is to be refreshed. room: p + 2 + 2M numbers.
+    """Learn one outcome Y[y : y + M] at the extended row Z[z] by block g; returns whether to refresh it. room: p + 2 + 2M numbers.
 
-    Of a model that forgets the row is overwritten.
+    If the model forgets, the row is overwritten.
     """
     _, q, outputs, theta, _, _, _, _ = ridge_parts(flat)
     M, mean, squares, errors, _ = spread_parts(spread)
@@ -294,7 +294,7 @@ def learn(flat, spread, g, Z, z, Y, y, room):
             room[q + i] *= root
     refresh = ridge_learn(flat, g, Z, z, room, q, room, 0)
     if told:
-        # Learning has left Σ⁻¹x, as it was before, in room.
+        # Learning has left the earlier Σ⁻¹x in room.
         leverage = max(0.0, inner(Z, z, room, 0, q))
         shrink = 1.0 / (1.0 + leverage)
         weight = math.sqrt(2.0 * leverage * shrink)
@@ -309,7 +309,7 @@ def learn(flat, spread, g, Z, z, Y, y, room):
 
 @kernel
 def fade_sums(spread):
-    """An outcome comes: what was seen before counts less."""
+    """An outcome arrives: earlier ones count less."""
     M, _, squares, errors, _ = spread_parts(spread)
     fade = forgetting.note_outcome(spread, ages_at(spread))
     spread[LEARNT_OUTCOMES] *= fade
@@ -321,7 +321,7 @@ def fade_sums(spread):
 
 @kernel
 def refresh(flat, spread, g, scratch):
-    """Block g afresh, as `learn` asks for; of a model that forgets, whatever is due. scratch (2q²,) is overwritten."""
+    """Recompute block g, as `learn` asks for; in a model that forgets, any block that is due. scratch (2q²,) is overwritten."""
     if forgets(spread):
         ridge = ridge_of(int(flat[1]) - 1)
         forgetting.renew_those_due(flat, spread, ages_at(spread), g, ridge, scratch)
@@ -329,11 +329,11 @@ def refresh(flat, spread, g, scratch):
         ridge_refresh(flat, g, scratch)
 
 
-# What is on offer, and what comes of it, as given: rows in the user's units
+# Offers and outcomes as given: rows in the user's units
 
 
 def predictions_room(q, M):
-    """How much room `predict_costs` needs for rows of q numbers, the constant among them, and M outputs."""
+    """How much room `predict_costs` needs for rows of q numbers, including the constant, and M outputs."""
     return eight_size(q, M)
 
 
@@ -387,7 +387,7 @@ def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, devia
 
 @kernel
 def learn_reward(g, x, reward, flat, spread, room):
-    """One reward at φ = x by block g; whether the block is to be refreshed. room has 2q + 5 numbers."""
+    """Learn one reward at φ = x by block g; returns whether to refresh the block. room has 2q + 5 numbers."""
     p = int(flat[1]) - 1
     if spread[UNIT] == 0.0:
         begin_unit(spread, x, ZERO, ONE, p)
@@ -398,7 +398,7 @@ def learn_reward(g, x, reward, flat, spread, room):
 
 @kernel
 def learn_costs(g, z, costs, flat, spread, room):
-    """M costs at ψ = z[:p] by block g; whether the block is to be refreshed. room has 2q + 2 + 2M numbers."""
+    """Learn M costs at ψ = z[:p] by block g; returns whether to refresh the block. room has 2q + 2 + 2M numbers."""
     p = int(flat[1]) - 1
     if spread[UNIT] == 0.0:
         begin_unit(spread, z, ZERO, ONE, p)
@@ -408,9 +408,9 @@ def learn_costs(g, z, costs, flat, spread, room):
 
 @kernel
 def fill_unseen(z, alone, outputs, unseen, costs, flat, spread, room):
-    """What is believed of costs that were not seen, at ψ = z of the action in `alone`, into their places.
+    """Fill in predictions for costs that were not seen, at ψ = z of the action in `alone`.
 
-    outputs: 0 … M − 1, unseen: those among them. room has 2M numbers more than `predictions_room`.
+    outputs: 0 … M − 1, unseen: the unseen ones among them. room has 2M numbers more than `predictions_room`.
     """
     M = outputs.shape[0]
     for_all = alone.shape[0] != 1
@@ -421,10 +421,10 @@ def fill_unseen(z, alone, outputs, unseen, costs, flat, spread, room):
 
 @kernel
 def shift_output(flat, spread, i, by):
-    """All outcomes of output i, those learnt too, become larger by so much.
+    """Add this much to all outcomes of output i, including those already learnt.
 
-    Centred ones move with their mean, as if they had been learnt so. Of others θ gains it in the constant, b what goes with it, so
-    that a prediction moves by all of it where little was learnt, too.
+    Centred outcomes move with their mean, as if they had been learnt that way. Otherwise θ gains it in the constant, and b to
+    match, so that a prediction moves by the full amount even if little was learnt.
     """
     G, q, outputs, theta, _, sigma, b, _ = ridge_parts(flat)
     M, mean, squares, _, _ = spread_parts(spread)

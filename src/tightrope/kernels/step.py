@@ -15,9 +15,9 @@ power_law = kernel(schedules.power_law)
 
 @kernel
 def decide_ridge(phi, ids, W, flat, core, trace, x):
-    """One decision on a ridge reward model, its features also into x; −1, with nothing else changed, where an input is not valid.
+    """One decision on a ridge reward model, its features also into x; −1, with nothing else changed, if an input is not valid.
 
-    phi (J, p), or (p,) or (1, p) where each action has a block of its own; W (J, K).
+    phi (J, p), or (p,) or (1, p) if each action has a block of its own; W (J, K).
     """
     J = ids.shape[0]
     costs = W.reshape(W.size)
@@ -33,9 +33,9 @@ def decide_ridge(phi, ids, W, flat, core, trace, x):
 
 @kernel
 def decide_with_learnt_costs(phi, psi, ids, W, flat, cost_flat, ranges, columns, idle, core, trace, x, z):
-    """`decide_ridge` where costs in `columns` are seen after acting, on ridge models of both; the features of both into x and z.
+    """`decide_ridge` if costs in `columns` are seen after acting, with ridge models of both; the features of both into x and z.
 
-    Other columns of W (J, K) are seen before acting, and those in idle are known to be 0.
+    The other columns of W (J, K) are seen before acting, and those in idle are known to be 0.
     """
     J = ids.shape[0]
     K = W.shape[1]
@@ -64,7 +64,7 @@ def learnt_costs(J, K, psi, ids, cost_flat, ranges, columns, core, trace, z):
 
 @inlined
 def decide_by_costs_in_trace(J, K, phi, psi, ids, flat, core, trace, x, z):
-    """r̂ of a ridge model, the choice by the costs in trace, and the features of what was chosen into x and z."""
+    """r̂ of a ridge model, the choice by the costs in trace, and the features of the choice into x and z."""
     _, costs, _, _, _ = layout.trace_parts(J, K)
     one_row = phi.size < J * x.shape[0]
     models.optimistic_rewards_ridge(flat, phi.reshape(phi.size), 0, one_row, ids, core, trace)
@@ -76,7 +76,7 @@ def decide_by_costs_in_trace(J, K, phi, psi, ids, flat, core, trace, x, z):
 
 @kernel
 def decide_many_ridge(phis, ids, Ws, flat, core, traces, rows):
-    """Successive decisions on one state of a model for all actions; False, with nothing changed, where an input is not valid."""
+    """Successive decisions on one state of a model for all actions; False, with nothing changed, if an input is not valid."""
     p = int(flat[layout.FEATURES])
     n, J, K = Ws.shape
     if phis.shape[1] != J or phis.shape[2] != p or core[layout.CONSTRAINTS] != K:
@@ -96,7 +96,7 @@ def decide_many_ridge(phis, ids, Ws, flat, core, traces, rows):
 
 @kernel
 def decide_arms(ids, W, counts, sums, stat, core, trace):
-    """One decision on arm means, W (J, K); −1, with nothing changed, where a cost is not valid."""
+    """One decision on arm means, W (J, K); −1, with nothing changed, if a cost is not valid."""
     J = ids.shape[0]
     costs = W.reshape(W.size)
     if W.shape[1] != core[layout.CONSTRAINTS] or not costs_are_valid(costs, J, core):
@@ -116,7 +116,7 @@ def learn_reward(g, x, reward, flat, core):
 def learn_reward_and_costs(g, h, x, z, reward, w, flat, cost_flat, ranges, columns, core):
     """`ridge_learn` of a reward at x by block g, and of costs w at z by block h; −1, with nothing changed, for a cost out of range.
 
-    Otherwise 1 where the reward model is to be refreshed, plus 2 where the cost model is.
+    Otherwise 1 if the reward model needs a refresh, plus 2 if the cost model does.
     """
     K = columns.shape[0]
     if w.shape[0] != K:
@@ -151,7 +151,7 @@ def choose_and_step(J, W, w, core, trace):
 
 @kernel
 def schedule_values(core):
-    """V_t and ε_t of the round to come, ε_t not above its limit; 1 and 0 without constraints."""
+    """V_t and ε_t of the next round, ε_t at most its limit; 1 and 0 without constraints."""
     if core[layout.CONSTRAINTS] == 0.0:
         return 1.0, 0.0
     t = core[layout.ROUNDS] + 1.0
@@ -165,7 +165,7 @@ def schedule_values(core):
 
 @kernel
 def schedule_values_ahead(core, out):
-    """`schedule_values` of as many rounds to come as out (n, 2) has rows; core is used up."""
+    """`schedule_values` for the next rounds, one for each row of out (n, 2); core is used up."""
     for i in range(out.shape[0]):
         out[i, 0], out[i, 1] = schedule_values(core)
         core[layout.ROUNDS] += 1.0
@@ -173,7 +173,7 @@ def schedule_values_ahead(core, out):
 
 @kernel
 def pseudo_action_values(W, w, core, J, V_t, trace):
-    """r̂_j − Σ_k W_jk Q_k / V_t of every action into trace, where r̂ is."""
+    """r̂_j − Σ_k W_jk Q_k / V_t of every action into trace, which holds r̂."""
     K = int(core[layout.CONSTRAINTS])
     values, _, _, _, _ = layout.trace_parts(J, K)
     if K > 0:
@@ -186,7 +186,7 @@ def pseudo_action_values(W, w, core, J, V_t, trace):
 
 @inlined
 def pseudo_action_value(reward, penalty, V_t):
-    """r̂_j − Σ_k W_jk Q_k / V_t, penalty being the sum."""
+    """r̂_j − Σ_k W_jk Q_k / V_t, where penalty is the sum."""
     return reward - penalty / V_t
 
 
@@ -212,12 +212,12 @@ def first_of_the_best(values):
 
 @kernel
 def queue_step(W, w, eps_t, core):
-    """`queue_update` by the costs W_a of what was chosen; the known totals and the round counter move too."""
+    """`queue_update` by the costs W_a of the choice; the known totals and the round counter move too."""
     K = int(core[layout.CONSTRAINTS])
     totals = layout.totals_at(core)
     known = layout.known_at(core)
     if K >= 8:
-        # The last eight may overlap with those before them: as in `add_scaled`, they are read first and written last.
+        # The last eight may overlap those before them: as in `add_scaled`, they are read first and written last.
         eps = spread8(eps_t)
         end = K - 8
         costs = load8(W, w + end)

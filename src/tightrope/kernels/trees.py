@@ -1,7 +1,7 @@
 """Fitted trees as flat arrays, walked for all members, actions and rows in one call.
 
-A node is a place in four arrays: `feature` and `threshold` of its question, `child` for "at most" (the one for "more" stands behind
-it) or −1 at a leaf, and `value` there. Trees stand one behind the other, `roots` says where each begins, `first[u]` is the first
+A node is an index into four arrays: `feature` and `threshold` of its question, `child` for "at most" (the one for "more" comes
+next) or −1 at a leaf, and `value` there. Trees follow one another, `roots` says where each begins, `first[u]` is the first
 tree of ensemble u.
 """
 
@@ -16,9 +16,9 @@ from tightrope.kernels.compile import released
 
 @released
 def sum_trees(rows, units, first, roots, feature, threshold, child, value, base, logistic, out):
-    """Into `out` (M, n, K) what ensembles say of rows: `base[u]` and the leaves of its trees, through a logistic where asked.
+    """Predictions of ensembles for rows into `out` (M, n, K): `base[u]` plus the leaves of its trees, through a logistic if asked.
 
-    Row i asks the K ensembles u = (m · G + units[i]) · K + k of each member m, where there are M · G · K in all.
+    Row i uses the K ensembles u = (m · G + units[i]) · K + k of each member m; there are M · G · K in all.
     """
     M, n, K = out.shape
     G = base.shape[0] // (M * K)
@@ -31,7 +31,7 @@ def sum_trees(rows, units, first, roots, feature, threshold, child, value, base,
                     node = roots[tree]
                     at = child[node]
                     while at >= 0:
-                        # A child each way: "at most" first. Written as a sum so that no branch has to be guessed.
+                        # A child each way: "at most" first. Written as a sum to avoid branch misprediction.
                         node = at + np.int32(not rows[i, feature[node]] <= threshold[node])
                         at = child[node]
                     total += value[node]

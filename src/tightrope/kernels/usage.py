@@ -1,11 +1,11 @@
-"""From usage to costs: the columns of W that count what decisions use, and rounds whose costs are said that way.
+"""From usage to costs: the columns of W that count what decisions use, and rounds whose costs are given as usage.
 
-What does not depend on the numbers is worked out beforehand, once for a group and a list of usages. base has a row for each action,
-ranges (n, 2) is what each of n usages must lie in. A row of counted has the column of W that counts a usage, the usage's number,
+Anything that does not depend on the numbers is computed beforehand, once per group and list of usages. base has a row for each
+action, ranges (n, 2) the range of each of n usages. A row of counted has the column of W that counts a usage, the usage's number,
 offset, scale, and the weight of each action. values holds J numbers for each usage.
 
-Kernels whose names end in `_by_usage` are those of the same name on the costs that they make first: one call of compiled code is
-cheaper than two. Where a usage is not within its range they refuse as those do, and nothing else is changed.
+Kernels whose names end in `_by_usage` first compute the costs and then call the kernel of that name: one call of compiled code is
+cheaper than two. If a usage is outside its range they refuse it as those kernels do, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tightrope.kernels.compile import kernel
 
 @kernel
 def costs_of_usage(values, base, ranges, counted, ids, W):
-    """W_jk = (weight·u_j − offset) / scale for every column k that counts a usage u, and base elsewhere; row j is action ids[j].
+    """W_jk = (weight·u_j − offset) / scale for every column k that counts a usage u, otherwise base; row j is action ids[j].
 
-    False, and W as it was, where a usage is not within its range.
+    Returns False, with W unchanged, if a usage is outside its range.
     """
     J, K = W.shape
     u = values.reshape(values.size)
@@ -39,7 +39,7 @@ def costs_of_usage(values, base, ranges, counted, ids, W):
 
 @kernel
 def costs_of_outcome(values, base, ranges, counted, action, alone, w):
-    """`costs_of_usage` of one action, for the columns that are seen after acting, into w (1, M). alone: room for one id."""
+    """`costs_of_usage` of one action, for the columns seen after acting, into w (1, M). alone: room for one id."""
     alone[0] = action
     return costs_of_usage(values, base, ranges, counted, alone, w)
 

@@ -19,25 +19,25 @@ from tightrope.words import Text
 
 @register("standardised")
 class Standardised(BlockModel):
-    """Ridge regression that sets everything by itself: means and standard deviations in the user's units, whatever these are.
+    """Ridge regression that tunes itself: means and standard deviations in your units, whatever they are.
 
-    Features need not lie in a ball and outcomes need not lie in [0, 1]: features are measured in units of the first that are seen,
+    Features need not lie in a ball and outcomes need not lie in [0, 1]: features are measured in units of the first ones seen,
     a constant is appended, outcomes are centred on their running mean, and their noise is estimated from the errors of predictions
     (`tightrope.kernels.standardised` has the formulas). `ShadowPrice` turns `Ridge`, `DisjointRidge` and `ArmMeans` into it.
 
     Parameters
     ----------
     n_actions : int, optional
-        Parameters for each action; None shares them between all where `n_features` is given, and else leaves it to the policy.
+        Gives each action its own parameters; None shares them if `n_features` is given, and otherwise leaves it to the policy.
     n_features : int, optional
-        0 for arms alone. By default as many as in the first context that its policy is shown.
+        0 for arms only. By default, as many as in the first context that its policy sees.
     centred : bool
         Whether outcomes are centred. Costs are not: their 0 has a meaning.
     prior : float or (n_outputs,) of float
-        The standard deviation of an outcome as far as it is known beforehand, which counts as one observation; 0 for unknown.
+        The standard deviation of an outcome, if known beforehand; it counts as one observation. 0 means unknown.
     n_outputs : int
     half_life : float or str, optional
-        Outcomes learnt, by all actions together, until one counts half of what it did; None forgets nothing.
+        Number of outcomes, over all actions, after which one counts half; None forgets nothing.
 
     Examples
     --------
@@ -86,14 +86,14 @@ class Standardised(BlockModel):
         return int(self.flat[kernels.STAT + kernels.LEARNT])
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
-        """By action whether it has no outcome; None where all share their parameters."""
+        """For each action, whether it has no outcome; None if all share their parameters."""
         if self.n_actions is None:
             return None
-        # Beside the outcomes each block learns that 1 is 1, whose sum over rows is their number.
+        # Besides the outcomes, each block learns that 1 is 1; the sum over rows is their number.
         return np.asarray(kernels.ridge_views(self.flat).B[:, -1, -1] == 0.0)
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
-        """Take in one outcome (a number, or n_outputs of them) at `features` (p,)."""
+        """Learn one outcome (a number, or n_outputs of them) at `features` (p,)."""
         block = 0 if self.n_actions is None else known_action(action, self.n_actions)
         x = self._rows(features, 1).reshape(-1)
         y = checked_outcome(outcome, self.n_outputs)
@@ -102,7 +102,7 @@ class Standardised(BlockModel):
             self.refresh(block)
 
     def refresh(self, block: int) -> None:
-        """Σ⁻¹ and θ̂ of a block afresh from their sums, as compiled code asks for from time to time."""
+        """Recompute Σ⁻¹ and θ̂ of a block from their sums, as compiled code asks from time to time."""
         standardised.refresh(self.flat, self.spread, block, np.empty(2 * (self.n_features + 1) ** 2))
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
@@ -119,7 +119,7 @@ class Standardised(BlockModel):
         return self._predicted(rows, ids, self.spread.copy())
 
     def seen(self, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
-        """`predictions` of rows on offer, one for each action or one for all: the first of them set the features' unit."""
+        """`predictions` for rows on offer, one for each action or one for all: the first ones set the features' unit."""
         return self._predicted(np.empty((1, 0)) if rows is None else rows, ids, self.spread)
 
     def _predicted(self, rows: Array, ids: Ids, spread: Array) -> tuple[Array, Array]:
@@ -143,7 +143,7 @@ class Standardised(BlockModel):
         return {"flat": self.flat, "spread": self.spread}
 
     def shift(self, output: int, by: float) -> None:
-        """All outcomes of one output, those that were learnt too, become larger by so much."""
+        """Add this much to all outcomes of one output, including those already learnt."""
         standardised.shift_output(self.flat, self.spread, output, by)
 
     def __repr__(self) -> str:
@@ -151,12 +151,12 @@ class Standardised(BlockModel):
 
 
 def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -> Model:
-    """The standardised model of the same size; refused where one has learnt: what was seen can't be told from what is kept."""
+    """The standardised model of the same size; refused if the model has learnt: its sums do not say what was seen."""
     if hooks.n_learnt(model):
         raise InvalidInput(
             Text(
-                "{model!r} has learnt already, which can't be carried over to units of its own: give what was seen to "
-                "warm_start, or teach a standardised model.",
+                "{model!r} has already learnt, and that can't be converted to a standardised model: pass the past outcomes to "
+                "warm_start, or train a standardised model.",
                 model=model,
             )
         )

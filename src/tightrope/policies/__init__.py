@@ -1,6 +1,6 @@
-"""Policies: one algorithm a file, all known by name in `POLICIES`.
+"""Policies: one algorithm per file, all registered by name in `POLICIES`.
 
-Other distributions add policies by entry points in the group `tightrope.policies`, name = module:Class.
+Other distributions add policies through entry points in the group `tightrope.policies`, name = module:Class.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,7 @@ __all__ = [
     "register",
 ]
 
-# Type checkers are not told that a name may come from elsewhere: they would take every misspelt one for such.
+# Hidden from type checkers: if they saw that a name may come from elsewhere, they would accept every misspelt one.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

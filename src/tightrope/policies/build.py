@@ -1,4 +1,4 @@
-"""A policy from a spec's ``[policy]``, or from any class, and the problem that it is for."""
+"""Builds a policy for a problem, from a spec's ``[policy]`` or from any class."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["build_model", "build_policy", "for_problem"]
 
 
 def build_policy(spec: PolicySpec, problem: Problem) -> Any:
-    """The policy that `spec` states, of the class that its kind names.
+    """Build the policy that `spec` describes; its kind names the class.
 
-    The constructor is given what it asks for by name: `reward`, `cost`, `constraints`, `cost_range`, `n_actions` (or
-    `n_arms`), `n_features`, `n_constraints` and whatever it tells come from the problem, everything else from the spec.
+    The constructor gets what it asks for by name: `reward`, `cost`, `constraints`, `cost_range`, `n_actions` (or `n_arms`),
+    `n_features`, `n_constraints` and anything in `problem.tells` come from the problem, everything else from the spec.
     A policy of your own, registered by `tightrope.policies.register` or named as ``file.py:Class``, is built the same way.
 
     Raises
@@ -47,7 +47,7 @@ def build_policy(spec: PolicySpec, problem: Problem) -> Any:
     """
     where = spec.where
     if spec.trust:
-        # Granted where it was read; here once more, since this may be another process.
+        # Trust was granted where the spec was read; grant it again, since this may be another process.
         grant(msgspec.to_builtins(spec, enc_hook=str), spec.folder)
     try:
         make = POLICIES.find(spec.kind, spec.folder)
@@ -73,7 +73,7 @@ def build_policy(spec: PolicySpec, problem: Problem) -> Any:
     settable = [
         name
         for name in parameters
-        # How contexts become numbers is said by the spec's own [context].
+        # The spec's own [context] says how contexts become numbers.
         if name != "context" and (name not in supplied or name in ("reward", "cost", "cost_range"))
     ]
     for name in stated:
@@ -91,7 +91,7 @@ def build_policy(spec: PolicySpec, problem: Problem) -> Any:
 
 
 def build_model(stated: ModelSpec | None, spec: PolicySpec, part: Part, problem: Problem) -> Model:
-    """The model of rewards or costs that a policy's spec states, of the size that the problem asks for; by default what fits."""
+    """The model of rewards or costs in a policy's spec, sized for the problem; a suitable one by default."""
     stated, where = stated or ModelSpec(), f"{spec.where}.{part}"
     sizes = sizes_in(problem, part)
     kind = stated.model or "linear"
@@ -115,7 +115,7 @@ def build_model(stated: ModelSpec | None, spec: PolicySpec, part: Part, problem:
 
 
 def for_problem(policy: Player, problem: Problem) -> Player:
-    """A policy as it plays a problem: one that has no sizes yet takes them from there, and any other is as it is."""
+    """A policy ready to play a problem: if it has no sizes yet, it takes the problem's; otherwise it is returned unchanged."""
     return policy.hooks.for_problem(problem) if isinstance(policy, Policy) else policy
 
 

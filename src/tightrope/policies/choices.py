@@ -1,4 +1,4 @@
-"""A choice among the actions on offer, and the estimates that policies make it by."""
+"""A choice among the actions on offer, and the estimates it is based on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Choice(NamedTuple):
-    """A row; by row expected rewards, values compared and, if drawn, probabilities (NaN: no closed form); a note for `chosen`."""
+    """The row; per row the expected reward, the value and, if drawn, the probability (NaN: no closed form); a note for `chosen`."""
 
     row: int
     rewards: Array
@@ -52,7 +52,7 @@ def unpack_choice(trace: Array, J: int, _: Sampling) -> dict[str, Any]:
 
 
 def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
-    """A copy of a model for a policy to work on, which learns `n_outputs` quantities."""
+    """A copy of a model for a policy to work on; it learns `n_outputs` quantities."""
     if not isinstance(model, Model):
         raise InvalidInput(
             field=name, must="be a model, such as ridge, disjoint-ridge or arm-means", got=model
@@ -65,7 +65,7 @@ def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
 
 
 def estimates(model: Model, rows: Array | None, ids: Any) -> tuple[Array, Array]:
-    """Means and widths, (J, n_outputs) or (J, 1), of the actions on offer; what was never seen has mean 0 and an infinite width."""
+    """Means and widths of the actions on offer, (J, n_outputs) or (J, 1); a mean of 0 and an infinite width if never seen."""
     means = np.asarray(model.means(rows, ids)).reshape(len(ids), -1)
     return np.where(np.isnan(means), 0.0, means), np.asarray(model.widths(rows, ids)).reshape(len(ids), -1)
 
@@ -89,7 +89,7 @@ def best_row(values: Array) -> int:
 
 
 def checked_choice(choice: Any, J: int, who: str) -> Choice:
-    """What the `_choose` of a policy has given for J rows, or an error that says what it must give."""
+    """Check what a policy's `_choose` returned for J rows; the error says what it must return."""
     if not isinstance(choice, Choice):
         words = f"must return a Choice(row, rewards, values), but returned {choice!r}"
         raise InvalidInput(f"{who}._choose {words}.")

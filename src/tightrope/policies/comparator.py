@@ -1,4 +1,4 @@
-"""What the comparators share: how they are displayed, confidence radii, means of arms, and totals that count expected costs."""
+"""What the comparators share: their repr, confidence radii, means of arms, and totals that include expected costs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Comparator(Policy):
 
     # The parameters that `repr` shows: the first without its name, the others unless they are None or False.
     _shown: ClassVar[tuple[str, ...]] = ()
-    # With what probability some confidence bound may fail, where a policy has such a parameter.
+    # The probability that some confidence bound fails, for policies with such a parameter.
     failure: float
 
     def __repr__(self) -> str:
@@ -37,25 +37,25 @@ class Comparator(Policy):
 
 
 class ExpectedCosts(Comparator):
-    """One that counts the costs of a decision as they are estimated, until they are seen."""
+    """A comparator that counts the estimated costs of a decision until the real ones are seen."""
 
-    # Running totals with those estimates, (K,).
+    # Running totals that include those estimates, (K,).
     _expected: Array
 
     @property
     def expected_totals(self) -> Array:
-        """Running totals, (K,), with the estimated costs of decisions whose own are not seen yet."""
+        """Running totals, (K,), including the estimated costs of decisions whose real costs have not been seen yet."""
         return self._expected.copy()
 
     @abstractmethod
     def _costs_of(self, choice: Choice) -> Array:
-        """What the choice costs, or is estimated to cost, (K,)."""
+        """The cost of the choice, known or estimated, (K,)."""
 
     def _measure(self, offer: Offer, choice: Choice) -> None:
-        """Take the measure of an offer on which a choice is played."""
+        """Measure the costs of an offer whose choice is played."""
 
     def _move_prices(self, offer: Offer, choice: Choice) -> None:
-        """Let prices follow a choice, whose costs are in the totals."""
+        """Update prices after a choice; its costs are already in the totals."""
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
         self._measure(offer, choice)
@@ -63,7 +63,7 @@ class ExpectedCosts(Comparator):
         self._move_prices(offer, choice)
 
     def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
-        """φ; ψ followed by the estimated costs."""
+        """φ, and ψ followed by the estimated costs."""
         phi = None if offer.phi is None else offer.phi[choice.row].copy()
         if self._cost is None:
             return phi, None
@@ -84,14 +84,14 @@ class ExpectedCosts(Comparator):
         self._expected += error
 
     def _measure_costs(self, costs: Array) -> None:
-        """Take the measure of costs that were estimated and are seen now."""
+        """Measure costs that were estimated and have now been seen."""
 
     def _correct_prices(self, error: Array) -> None:
-        """Let prices follow what costs are higher by than was estimated; the totals do so next."""
+        """Correct prices by how far the costs seen exceed their estimates; the totals are corrected next."""
 
 
 def known_action(name: str, action: Any, n_actions: int) -> int:
-    """The id of one of so many actions."""
+    """Check an action's id against the number of actions."""
     found = whole_number(name, action)
     if found >= n_actions:
         raise InvalidInput(field=name, must=f"be below {n_actions}", got=found)
@@ -99,7 +99,7 @@ def known_action(name: str, action: Any, n_actions: int) -> int:
 
 
 def known_context(context: int | None, n_contexts: int) -> int:
-    """The number of one of so many contexts."""
+    """Check a context's number against the number of contexts."""
     if context is None or whole_number("context", context) >= n_contexts:
         raise InvalidInput(field="context", must=f"be a whole number below {n_contexts}", got=context)
     return int(context)

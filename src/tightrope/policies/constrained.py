@@ -1,4 +1,4 @@
-"""What policies share that keep constraints, given as numbers or as rules: input, outcomes that come in parts, saved rules."""
+"""What policies with constraints share, given as numbers or as rules: input, outcomes that arrive in parts, saved rules."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from tightrope.validation import Array
 
 
 class Constrained(Policy):
-    """A policy whose K costs are seen before acting, after, or some each way; what it is given goes through its `_input`."""
+    """A policy whose K costs are seen before acting, after, or some of each; all its input goes through `_input`."""
 
     rules: Rules | None
     _reward: Any
     _cost: Any
     _input: OfferReader
     _rule_costs: RuleCosts | None
-    # What the constructor was given, beside models, constraints and context.
+    # The constructor's arguments other than models, constraints and context.
     _given: dict[str, Any]
     _seen: tuple[Seen, ...] | None = None
     context: Context
-    # The models as they were given, as long as some of them have no sizes; empty once the policy has its models.
+    # The models as given, while some of them have no sizes yet; empty once the policy has its models.
     _asked: dict[str, Model | Unsized | None]
-    # Compiled code for offers of all actions, once there is any, and the round before which it does.
+    # Compiled code for offers of all actions, if there is any, and the round from which it no longer applies.
     _fast: Any
     _wake: int
 
     @abstractmethod
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
-        """`quote` and `commit` in one, on input that was checked; `forced`: the row that somebody else has chosen.
+        """`quote` and `commit` in one, on checked input; `forced` is the row if somebody else chose it.
 
-        The same numbers to the bit, for what is weighed and drawn depends on the state and the offer alone.
+        The numbers are the same to the bit, because weighing and drawing depend only on the state and the offer.
         """
 
     # Decide
@@ -66,21 +66,21 @@ class Constrained(Policy):
         usage: Mapping[str, Any] | None = None,
         group: Any = None,
     ) -> Decision:
-        """Choose one action, and count its cost, or the estimate of it, in the totals.
+        """Choose one action, and add its cost (or the estimate) to the totals.
 
         Parameters
         ----------
         features : (J, d) array, (p,) for a model with parameters for each action, or a Catalogue; none for arms
             φ of each action on offer, in any unit. J may change from round to round.
         costs : (J, K) array or SparseCosts
-            The costs of each action on offer, in any unit. With `cost=` it is the cost features instead. Where some constraints are
-            seen after acting, only the columns of the others, (J, K_before), may be given.
+            The costs of each action on offer, in any unit. With `cost=`, pass the cost features here instead. If some constraints
+            are seen after acting, you may pass only the columns of the others, (J, K_before).
         cost_features : (J, d_w) array, or (p_w,)
-            ψ of each action on offer; `features` by default, where they are of that size.
+            ψ of each action on offer; defaults to `features` if they have that size.
         actions : sequence of ids or names
             Which action each row is; 0..J−1 by default.
         usage, group
-            With rules they stand in for the cost matrix: see `Rules.costs`.
+            With rules, these replace the cost matrix: see `Rules.costs`.
         """
         made, fast = self._pending.made, self._fast
         if made >= self._look_at:
@@ -102,17 +102,17 @@ class Constrained(Policy):
         *,
         usage: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take in the outcome of a decision, or a part of it, at any time and in any order; each part at most once.
+        """Learn the outcome of a decision, or a part of it, at any time and in any order; each part at most once.
 
         Parameters
         ----------
         decision : Decision or int
-            A decision of this policy (or of the one that it was restored from), or its number.
+            A decision of this policy (or of the policy it was restored from), or its number.
         reward : float, optional
         costs : (K_after,) array, optional
-            The costs that are seen after acting, in the order of the constraints, or all K: usage less the limit, over the scale.
+            The costs seen after acting, in the order of the constraints, or all K costs: (usage − limit) / scale.
         usage : mapping of usage names to numbers, optional
-            With rules, in place of costs.
+            With rules, use this instead of costs.
         """
         fast = self._fast
         if fast is None or not fast.learn(decision, reward, costs, usage):
@@ -158,7 +158,7 @@ class Constrained(Policy):
         kept: tuple[Array | None, Array | None] | None = None,
         sampling: Sampling = None,
     ) -> Decision:
-        """The decision for a row, with φ and ψ `kept` until its outcome comes; without them only proposed."""
+        """The decision for a row; φ and ψ are `kept` until its outcome arrives. Without them it is only a proposal."""
         pending, ids, labels = self._pending, offer.ids, self._labels
         action, version, number, owner = int(ids[row]), pending.version, pending.made, NOBODY
         if kept is not None:
@@ -183,7 +183,7 @@ class Constrained(Policy):
         return Units.of(self.rules, self._n_constraints).scales
 
     def _setting(self) -> Setting:
-        """As many constraints, seen when they are seen here; without constraints the costs do not matter."""
+        """The same number of constraints, each seen when it is seen here; without constraints, costs do not matter."""
         known = np.isin(np.arange(self._n_constraints), self._input.known_columns)
         return Setting(
             n_constraints=self._n_constraints or None, seen_before=known, reward=self._reward, cost=self._cost
@@ -192,7 +192,7 @@ class Constrained(Policy):
     # Made, saved, restored
 
     def _read_by(self, rules: Rules | None, known: NDArray[np.bool_], *, any_unit: bool) -> None:
-        """Read input by these rules from now on; `known` are the constraints that are seen before acting."""
+        """Read input by these rules from now on; `known` marks the constraints whose costs are seen before acting."""
         self.rules, self._rule_costs = rules, None if rules is None else RuleCosts(rules)
         self._input = OfferReader(
             self._reward,
@@ -205,7 +205,7 @@ class Constrained(Policy):
         )
 
     def _begin(self) -> None:
-        """Nothing was decided yet. Not as properties: what fills a `__dict__` from outside slows every access to its attributes."""
+        """Start with no decisions. Not as properties: filling a `__dict__` from outside slows every access to its attributes."""
         self._n_actions = self._input.n_actions
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(self._input.columns) else 0)
         self._pending = PendingDecisions()
@@ -215,7 +215,7 @@ class Constrained(Policy):
     def _settings(self) -> dict[str, Any]:
         given = {
             **self._given,
-            # That of rules, or of no costs, is not for the constructor.
+            # The constructor takes no range if it comes from rules or there are no costs.
             "cost_range": self._given["cost_range"] if self.rules is None and self._n_constraints else None,
             "constraints": self._constraints_as_data(),
             **self._models_as_data(),
@@ -229,7 +229,7 @@ class Constrained(Policy):
         return old.labels.constraints or tuple(map(str, range(old.n_constraints)))
 
     def _go_on(self, old: PolicyHooks, carried: tuple[str, ...]) -> None:
-        """Take over models, pending decisions and what else has these names from a policy of the same kind."""
+        """Take over models, pending decisions and everything else with these names from a policy of the same kind."""
         now, carried = old.state(), ("reward/", "cost/", "pending/", "made", *carried)
         now |= learnt_by(old, self._reward, self._cost)
         self._load(self._state() | {name: array for name, array in now.items() if name.startswith(carried)})
@@ -243,10 +243,10 @@ class Constrained(Policy):
             shown.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
         return f"{type(self).__name__}({', '.join([*shown, *settings])})"
 
-    # Sizes that nobody typed
+    # Inferred sizes
 
     def _read_models(self, reward: Any, cost: Any, late: int) -> tuple[Model | None, Model | None]:
-        """The models that were given, `late` costs being seen after acting; none as long as their sizes are not known."""
+        """Read the models that were given; `late` costs are seen after acting. A model is None until its sizes are known."""
         self._asked = {
             "reward": read_model("reward", reward),
             "cost": read_model("cost", "linear" if cost is None else cost) if late else None,
@@ -283,7 +283,7 @@ class Constrained(Policy):
         return twin
 
     def _reader(self, given: Mapping[str, Any]) -> Self:
-        """What reads a round: the policy, or one that has the sizes that the round shows."""
+        """The policy that reads a round: this one, or one with the sizes that the round shows."""
         if not self._asked:
             return self
         features, costs, psi = (given.get(name) for name in ("features", "costs", "cost_features"))
@@ -307,7 +307,7 @@ class Constrained(Policy):
         )
 
     def _take_offers(self, rounds: Sequence[Mapping[str, Any]]) -> list[Offer]:
-        """Rounds that are about to be decided, checked; the first gives the policy the sizes and names that it lacks."""
+        """Check rounds that are about to be decided; the first one gives the policy any sizes and names it lacks."""
         reader, context, offers = self._reader(rounds[0]) if rounds else self, self.context, []
         for i, given in enumerate(rounds):
             try:
@@ -322,7 +322,7 @@ class Constrained(Policy):
         known = dict(zip(ROUND, given)) | named
         reader = self._reader(known)
         if reader is not self:
-            # Nothing changes where the first round is refused.
+            # If the first round is refused, nothing changes.
             quote = reader.quote(**known)
             self._become(*quote.note)
             return quote.offer
@@ -337,7 +337,7 @@ class Constrained(Policy):
         self.context = context
 
     def _state_before(self, then: Arrays) -> Arrays:
-        """A state from before the first context has no models in it: what it stands for is a policy as it was made."""
+        """A state saved before the first context has no models: it stands for the policy as constructed."""
         model = self._reward
         if model is not None and model.arrays() and not any(name.startswith("reward/") for name in then):
             return type(self)(**arguments_in(self._settings())).hooks.state()

@@ -1,4 +1,4 @@
-"""Constraints as a policy takes them: how many, when each is seen, what their costs lie in, and limits that an operator moves."""
+"""A policy's constraints: how many, when each is seen, the range of its costs, and limits that an operator moves."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tightrope.validation import Array, finite_array, finite_number, real_array,
 def read_constraints(
     constraints: Any, cost: Any
 ) -> tuple[Rules | None, int, tuple[Seen, ...] | None, NDArray[np.bool_]]:
-    """Constraints given as their number, as rules, or by when each is seen: rules, K, when, and which are seen before acting.
+    """Read constraints given as a number, as rules, or by when each is seen: rules, K, when, and which are seen before acting.
 
-    `cost` is the model of those that are seen after acting, if one was given.
+    `cost` is the model of the costs seen after acting, if one was given.
     """
     if isinstance(constraints, dict):  # rules as data, as they are saved
         saved = constraints["rules"], constraints["actions"]
@@ -47,12 +47,12 @@ def read_constraints(
 
 
 def finite_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array | None:
-    """What each of K costs is known to lie in, (K, 2); None where nothing is known."""
+    """The known range of each of K costs, (K, 2); None if nothing is known."""
     if rules is not None:
         ranges = _ranges_of(rules, cost_range)
         for k, column in enumerate(rules.columns):
             if not column.rule.declared:
-                # The limit tells about how large costs are, in any unit; where it is 0 nothing does.
+                # The limit hints at how large costs are, in any unit; a limit of 0 says nothing.
                 size = max(abs(limit) for _, limit in column.rule.sides) / column.rule.scale
                 ranges[k] = -size, size
         return ranges
@@ -65,7 +65,7 @@ def finite_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array | None:
 
 
 def unit_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array:
-    """What each of K costs is known to lie in, (K, 2), for a policy that takes costs in [−1, 1]."""
+    """The known range of each of K costs, (K, 2), for a policy that takes costs in [−1, 1]."""
     if rules is not None:
         return _ranges_of(rules, cost_range)
     given = real_array("cost_range", (-1.0, 1.0) if cost_range is None else cost_range, (2,), (K, 2))
@@ -76,7 +76,7 @@ def unit_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array:
 
 
 def column_of(names: Sequence[str], rule: str | int) -> int:
-    """The number of a constraint that is given by its name or by its number."""
+    """The number of a constraint, given its name or number."""
     if isinstance(rule, str):
         if rule not in names:
             raise InvalidInput(f"there is no constraint {rule!r}; there are {list(names)}.")
@@ -88,11 +88,11 @@ def column_of(names: Sequence[str], rule: str | int) -> int:
 
 
 def moved_limit(rules: Rules | None, k: int, limit: Any, shift: Any) -> tuple[Rules | None, float]:
-    """The rules with another limit in column k, or no rules where costs shift, and by how much the costs of k change."""
+    """The rules with another limit in column k (no rules if costs shift), and by how much the costs of k change."""
     if rules is None:
         if limit is not None or shift is None:
             raise InvalidInput(
-                "costs without rules have no limits to name: give shift=, how much they change by."
+                "there are no rules and so no limits: pass shift=, the amount that the costs change by."
             )
         return None, finite_number("shift", shift)
     if limit is None or shift is not None:
@@ -109,9 +109,9 @@ def _with_limit(rules: Rules, k: int, limit: float) -> tuple[Rules, float]:
     new = replace(old, **{column.side: limit})
     if new.scale != old.scale:
         raise InvalidInput(
-            f"the limit {limit:g} of {rules.names[k]!r} lies outside what is "
-            f"{'declared of' if old.declared else 'suggested by the old one for'} its usage, so that costs would change their "
-            "scale: make a policy with new rules, with a `range` that holds both limits."
+            f"the limit {limit:g} of {rules.names[k]!r} lies outside the range "
+            f"{'declared for' if old.declared else 'suggested by the old limit for'} its usage, so the costs would change "
+            "scale: make a policy with new rules and a `range` that contains both limits."
         )
     changed = [new if rule is old else rule for rule in rules]
     moved = Rules(changed, list(rules.actions), groups=rules.groups)

@@ -1,4 +1,4 @@
-"""What `decide` returns: the action, and on request why."""
+"""What `decide` returns: the action, and the reasons if you ask for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tightrope.frames import AsFrame
 from tightrope.offer import Offer
 from tightrope.validation import Array
 
-NOBODY: Final = -1  # owner of what was only proposed
+NOBODY: Final = -1  # owner of a mere proposal
 
 
 class Members(msgspec.Struct, frozen=True, tag="members", eq=False):
@@ -37,25 +37,25 @@ class Gaps(msgspec.Struct, frozen=True, tag="gaps", eq=False):
     slope: float
 
 
-# How an action was drawn, where not from normal laws or not at all.
+# How an action was drawn, unless from normal laws or not at all.
 Sampling: TypeAlias = Members | Gaps | None
 
 
 class Labels(NamedTuple):
-    """How the numbers behind a policy's decisions are read: names of actions and constraints, and what its traces hold."""
+    """How to read the numbers behind a policy's decisions: names of actions and constraints, and what its traces hold."""
 
     actions: tuple[str, ...] | None
     constraints: tuple[str, ...] | None
     unpack: Callable[[Array, int, Sampling], dict[str, Any]]
-    # Of a policy whose probabilities are computed when they are read: those of every action, from a trace.
+    # For a policy that computes probabilities only when they are read: those of every action, from a trace.
     probabilities: Callable[[Array, int, Sampling], Array] | None = None
 
 
 class Decision(msgspec.Struct, tag="decision", eq=False):
     """One decision: `action` (an id), `row` (its row among those on offer), `number` (counts the policy's decisions from 0).
 
-    `explain` shows the numbers behind it. A decision is what `learn` takes when the outcome is known; the number alone does too.
-    `version` is that of the policy's state in which it was made: with what was on offer, it is enough to make it again.
+    `explain` shows the numbers behind it. Pass the decision, or just its number, to `learn` when the outcome is known.
+    `version` is the version of the policy's state at the time: together with the offer, it is enough to recompute the decision.
     """
 
     action: int
@@ -68,23 +68,23 @@ class Decision(msgspec.Struct, tag="decision", eq=False):
     labels: Labels
     sampling: Sampling = None
     certain: bool = False
-    # The row among the numbers behind it, where these are of some of the actions alone.
+    # Its row among the numbers behind it, if those cover only some of the actions.
     shown: int | None = None
 
     @property
     def name(self) -> str | None:
-        """The name of the action, where actions have names."""
+        """The name of the action, if actions have names."""
         names = self.labels.actions
         return None if names is None else names[self.action]
 
     @property
     def probability(self) -> float:
-        """With what probability a randomised policy took this action; 1 for one that is not randomised."""
+        """The probability with which a randomised policy took this action; 1 if the policy is not randomised."""
         return 1.0 if self.certain else float(self.probabilities[self.row])
 
     @property
     def probabilities(self) -> Array:
-        """The probability of every action on offer, by row; computed when it is read. NaN where there is no closed form."""
+        """The probability of every action on offer, by row, computed when read. NaN if there is no closed form."""
         J = len(self.offered)
         if self.labels.probabilities is not None:
             return self.labels.probabilities(self.trace, J, self.sampling)
@@ -96,7 +96,7 @@ class Decision(msgspec.Struct, tag="decision", eq=False):
 
     @property
     def trace(self) -> Array:
-        """The numbers behind the decision, packed as the policy packs them; what replay compares."""
+        """The numbers behind the decision, packed as the policy packs them; replay compares these."""
         if callable(self.numbers):
             self.numbers = self.numbers()
         return self.numbers
@@ -146,9 +146,9 @@ class Decision(msgspec.Struct, tag="decision", eq=False):
 
 
 class Quote(msgspec.Struct, frozen=True, eq=False):
-    """What a policy would decide on an offer, in the state that it is in; `Policy.commit` makes it a decision.
+    """What a policy would decide on an offer in its current state; `Policy.commit` turns it into a decision.
 
-    `proposed` has the action, its probability and the numbers behind it. `note` is what the policy remembers for `commit`.
+    `proposed` has the action, its probability and the numbers behind it. `note` is what the policy needs to remember for `commit`.
     """
 
     offer: Offer
@@ -165,9 +165,9 @@ class Quote(msgspec.Struct, frozen=True, eq=False):
 class Explanation(AsFrame):
     """The numbers behind a decision; `print` it for a table.
 
-    By action: `rewards`, what the policy expects at best, `values`, by which it chooses (reward − Σ penalties where there are
-    some, −∞ for what it may not choose), and for randomised policies `probabilities`. Penalties are costs · queue / V, and what a
-    policy charges beyond that (`extra`). `words` says what the prices are made of.
+    Per action: `rewards`, the policy's optimistic estimates; `values`, by which it chooses (reward − Σ penalties if there are any,
+    −∞ for an action it may not choose); and `probabilities` for randomised policies. Penalties are costs · queue / V, plus anything
+    else the policy charges (`extra`). `words` says what the prices are made of.
     """
 
     round: int
@@ -186,7 +186,7 @@ class Explanation(AsFrame):
 
     @property
     def penalties(self) -> Array:
-        """What each constraint takes from each action's value, (J, K)."""
+        """How much each constraint takes off each action's value, (J, K)."""
         return self.costs * self.queue / self.V + self.extra
 
     def rows(self) -> list[dict[str, Any]]:
@@ -241,7 +241,7 @@ class Explanation(AsFrame):
         return "\n".join([*lines, *self._last_lines()])
 
     def _columns(self) -> list[tuple[str, list[str]]]:
-        # Many constraints make a wide table: show the ones that weigh most, and the rest as one sum.
+        # Many constraints make a wide table: show the heaviest ones, and the rest as one sum.
         penalties = self.penalties
         weight = np.abs(penalties).max(axis=0, initial=0.0)
         shown = sorted(np.argsort(-weight, kind="stable")[:_SHOWN].tolist())

@@ -1,4 +1,4 @@
-"""The fast path of `decide` and `learn`: compiled code for plain arrays, called without a look at every argument."""
+"""The fast path of `decide` and `learn`: compiled code for plain arrays, called without inspecting every argument."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAST = -LARGEST
 
 
 class Kernels(NamedTuple):
-    """What decides: a kernel, the same by usage, and the types of the models' arguments and of those that come last."""
+    """What decides: a kernel, its variant by usage, and the types of the models' arguments and of the last arguments."""
 
     decide: Any
     by_usage: Any
@@ -34,7 +34,7 @@ class Kernels(NamedTuple):
     last: tuple[Any, ...] = ()
 
     def entry(self, by_usage: bool, *rows: int) -> Any:
-        """The code for φ, and ψ where costs are seen after acting, of so many dimensions."""
+        """The code for φ (and ψ, if costs are seen after acting) with that many dimensions."""
         said, kernel = (SAID, self.by_usage) if by_usage else ((), self.decide)
         features = [(LINE, TABLE)[n - 1] for n in rows]
         return kernels.entry(
@@ -43,24 +43,24 @@ class Kernels(NamedTuple):
 
 
 class FastPath:
-    """For one policy, whose arrays it knows. None, or False, with nothing changed: for the careful way to say what is wrong.
+    """For one policy, whose arrays it knows. It returns None or False, with nothing changed, to let the careful path report errors.
 
-    `offers` has, by the shapes of features, offers of all actions: what decides on costs and on usage, the actions' ids, how many
+    `offers` holds offers of all actions, by the shapes of features: what decides on costs and on usage, the actions' ids, how many
     numbers are behind a decision, room for costs, and its shape. A subclass says which kernels they are and binds them to its
-    arrays, once for all rounds: a short decision is slower by what it takes to look up and to unpack arguments. `kept`: how many
-    numbers are kept of the costs of a decision until they are seen. `measure` takes note of the costs of a round. No attribute
-    stands in for one of the class, which would make every access slower.
+    arrays, once for all rounds: looking up and unpacking arguments would slow a short decision down. `kept` says how many
+    of a decision's costs are kept until they are seen. `measure` notes the costs of a round. No attribute
+    shadows one of the class, which would make every access slower.
     """
 
-    # What learns: a reward of an action; a reward and costs; a reward and usage that was said. Of the latter −1 if not valid, else
-    # 1 and 2 for blocks to be refreshed.
+    # What learns: the reward of an action; a reward and costs; a reward and usage. The last two give −1 if the input is not valid,
+    # otherwise 1 and 2 for blocks that need a refresh.
     learn_reward: Callable[[int, Any, float], bool]
     learn_costs: Callable[[int, Any, Any, float, Array, Any], int]
     learn_usage: Callable[[Any, int, Any, Any, float, Any], int]
 
     before: ClassVar[Kernels]  # where all costs are seen before acting
     after: ClassVar[Kernels]  # where some are seen after acting
-    # Whether rounds enter a memory, which keeps what rules are in force.
+    # Whether rounds enter a memory, which records the rules in force.
     remembers: ClassVar[bool] = False
 
     def __init__(
@@ -89,21 +89,21 @@ class FastPath:
         raise NotImplementedError
 
     def bind_before(self, ids: NDArray[np.int64], decide: Any, by_usage: Any) -> tuple[Any, Any]:
-        """What decides by (φ, W, trace, x), and by usage that was said before these."""
+        """What decides on (φ, W, trace, x), and the same with usage in front."""
         raise NotImplementedError
 
     def bind_after(self, ids: NDArray[np.int64], decide: Any, by_usage: Any) -> tuple[Any, Any]:
-        """What decides by (φ, ψ, W, idle, trace, x, z), and by usage that was said before these."""
+        """What decides on (φ, ψ, W, idle, trace, x, z), and the same with usage in front."""
         raise NotImplementedError
 
     def enter(
         self, row: int, ids: NDArray[np.int64], phi: Array, psi: Array | None, W: Array, force: Any
     ) -> int:
-        """The row that was chosen in a round that enters the memory."""
+        """The row chosen in a round that enters the memory."""
         raise NotImplementedError
 
     def open_for(self, J: int) -> None:
-        """From now on offers of all J actions are decided."""
+        """Take offers of all J actions from now on."""
         phis = _shapes(self.reward, J)
         if self.cost is None:
             shapes: dict[Any, tuple[int, ...]] = {phi: (len(phi),) for phi in phis}
@@ -128,7 +128,7 @@ class FastPath:
     # Decide
 
     def _decide_before(self, phi: Any, W: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
-        """Where all costs are seen before acting. The kernel checks values."""
+        """Decide if all costs are seen before acting. The kernel checks values."""
         if (
             psi is not None
             or (type(phi) is not ndarray and type(phi := as_array(phi)) is not ndarray)
@@ -175,7 +175,7 @@ class FastPath:
                 return None
             force = None if rule_costs is None else rule_costs.force(group).rules
             row = self.enter(row, ids, phi, None, W, force)
-        # As `add` does, which would take as long again.
+        # Inlines `add`: calling it would take as long again.
         pending = self.pending
         number, version = pending.made, pending.version
         pending.made, pending.version = number + 1, version + 1
@@ -185,7 +185,7 @@ class FastPath:
         return Decision(row, row, number, pending.owner, version, ids, trace, self.labels, None, self.certain)
 
     def _decide_after(self, phi: Any, costs: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
-        """Where costs are seen after acting, all or those that rules say."""
+        """Decide if costs are seen after acting, all of them or those that rules name."""
         columns, K, rule_costs = self.columns, self.K, self.rule_costs
         if costs is not None and len(columns) == K:
             if psi is not None:
@@ -237,7 +237,7 @@ class FastPath:
     # Learn
 
     def learn(self, decision: Any, reward: Any, costs: Any, usage: Any) -> bool:
-        """A whole outcome, or the reward where nothing else is awaited; whether it was taken in."""
+        """Learn a whole outcome, or the reward if nothing else is awaited; returns whether it was learnt."""
         pending = self.pending
         if (
             type(decision) is not Decision
@@ -251,7 +251,7 @@ class FastPath:
         if costs is None and usage is None:
             if awaits != AWAITS_REWARD:
                 return False
-            # As `close` does, which would take as long again.
+            # Inlines `close`: calling it would take as long again.
             del pending[decision.number]
             pending.version += 1
             if self.learn_reward(action, x, reward):
@@ -266,7 +266,7 @@ class FastPath:
             known = rule_costs.latest_after.get(group)
             said = None if known is None else known[0](usage)
             if said is None:
-                # Another list of usages, perhaps, which is the latest then.
+                # This may be another list of usages, which then becomes the latest.
                 said = rule_costs.said(usage, group, after=True)
                 known = rule_costs.latest_after.get(group)
             if said is None or known is None:
@@ -285,14 +285,14 @@ class FastPath:
         return True
 
     def _refresh(self, action: int, due: int) -> None:
-        """Refresh an action's block of the reward model where `due` has 1, of the cost model where it has 2."""
+        """Refresh an action's block of the reward model if `due` contains 1, of the cost model if it contains 2."""
         for model, part in ((self.reward, 1), (self.cost, 2)):
             if due & part:
                 model.refresh(action if model.n_actions is not None else 0)
 
 
 def _shapes(model: Any, J: int) -> list[tuple[int, ...]]:
-    """What features may come in: a row for each action, or one for all where the model tells actions apart."""
+    """The shapes that features may have: a row for each action, or one row for all if the model tells actions apart."""
     p = model.n_features
     return [(J, p)] if model.n_actions is None else [(p,), (J, p)]
 

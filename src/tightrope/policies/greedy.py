@@ -1,4 +1,4 @@
-"""Greedy: the best by what was seen, without exploration (Bastani, Bayati, Khosravi, Management Science 2021)."""
+"""Greedy: the best action so far, without exploration (Bastani, Bayati, Khosravi, Management Science 2021)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Greedy(Comparator):
     """The action with the highest estimated reward: no exploration, no constraints.
 
     Setting: rewards linear in the features; costs are neither seen nor learnt.
-    Steps: ridge regression on what was seen; play argmax_j ⟨θ̂, φ_j⟩ (ties: the lowest row).
-    Guarantee: none in general, it can hold on to a bad action for ever. Where contexts alone are varied enough to teach every
+    Steps: ridge regression on the outcomes seen; play argmax_j ⟨θ̂, φ_j⟩ (ties: the lowest row).
+    Guarantee: none in general; it can stick to a bad action for ever. If the contexts vary enough by themselves to teach every
     action's parameters ("covariate diversity"), its regret is logarithmic for two actions.
     Source: Bastani, Bayati, Khosravi, *Mostly exploration-free algorithms for contextual bandits* (Management Science 2021).
     Choices: ridge instead of least squares, so that no opening rounds are needed; all estimates start at 0.
@@ -23,7 +23,7 @@ class Greedy(Comparator):
     Parameters
     ----------
     reward : Model
-        The policy works on a copy, so a model that has learnt already is a warm start. Its `bonus` has no effect.
+        The policy works on a copy, so you can pass a trained model as a warm start. Its `bonus` has no effect.
 
     Examples
     --------

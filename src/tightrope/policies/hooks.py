@@ -1,4 +1,4 @@
-"""What those who run a policy ask of it beside deciding and learning: the service, the engines, whoever watches it."""
+"""What the service, the engines and monitoring ask of a policy beyond deciding and learning."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["Player", "PolicyHooks", "Traits", "Watched", "arguments_in", "restor
 
 
 class Player(Protocol):
-    """Whatever can be simulated: a `Policy`, or an object of your own. It may state `Traits` as `hooks`.
+    """Anything that can be simulated: a `Policy`, or an object of your own. It may declare `Traits` as `hooks`.
 
-    `decide` chooses an action, or an object that has one as `.action`; `learn` takes in a reward, and the costs that are seen after
-    acting; `copy` makes an independent player in the same state, whose randomness comes from the seed given.
+    `decide` returns an action, or an object with an `.action`; `learn` takes a reward and the costs seen after
+    acting; `copy` returns an independent player in the same state, whose randomness comes from the given seed.
     """
 
     @property
@@ -42,13 +42,13 @@ class Player(Protocol):
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What an engine must know to show a player its rounds; what is None is not said."""
+    """What an engine must know to show a player its rounds; None means not stated."""
 
     n_actions: int | None = None
     n_constraints: int | None = None
     rules: Rules | None = None
-    # Whether `decide` is shown the costs of the actions on offer, is told the number of the context (which no learner is), and
-    # asks for the group of the context where rules are among groups, even if it is given all costs.
+    # Whether `decide` gets the costs of the actions on offer, gets the number of the context (which no learner does), and
+    # needs the context's group if rules apply to groups, even when it gets all costs.
     sees_costs: bool = False
     sees_context: bool = False
     asks_for_group: bool = False
@@ -56,19 +56,19 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     randomised: bool = True
     # Whether it looks at outcomes.
     learns: bool = True
-    # The compiled loop of the simulator that can take its place.
+    # The simulator's compiled loop that can replace it.
     loop: str | None = None
     # What its models of rewards and of costs seen after acting read.
     reward: Learner | None = None
     cost: Learner | None = None
-    # What it asks of its problem, and copies of these models.
+    # What it requires of its problem, with copies of these models.
     setting: Callable[[], Setting | None] = lambda: None
     reward_model: Callable[[], Model | None] = lambda: None
     cost_model: Callable[[], Model | None] = lambda: None
 
 
 class PolicyHooks(Traits, frozen=True, kw_only=True, eq=False):
-    """What a `Policy` offers to those who run it, made of its own methods: `policy.hooks`, as things stand when it is asked for.
+    """What a `Policy` offers to the code that runs it, built from its own methods: `policy.hooks`, as of the moment of access.
 
     >>> import tightrope as tr
     >>> hooks = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1).hooks
@@ -77,47 +77,47 @@ class PolicyHooks(Traits, frozen=True, kw_only=True, eq=False):
     """
 
     n_constraints: int = 0
-    # Names of actions and constraints, and how the numbers behind its decisions are read.
+    # Names of actions and constraints, and how to read the numbers behind its decisions.
     labels: Labels
-    # Those whose outcome is still to come.
+    # The decisions that await an outcome.
     pending: PendingDecisions
-    # `decide` on an `Offer` that was made elsewhere, of a request or a journal's entry: `quote` and `commit` in one, and faster.
+    # `decide` on an `Offer` made elsewhere, from a request or a journal entry: `quote` and `commit` in one, and faster.
     decide_offer: Callable[[Offer], Decision]
-    # What is multiplied with costs when actions are compared, (K,): queues or prices; 0 for a policy without.
+    # What costs are multiplied by when actions are compared, (K,): queues or prices; 0 for a policy without them.
     dual: Callable[[], Array]
-    # What turns the total of each constraint, (K,), into the units of its rule; and how large a cost of each is.
+    # What converts each constraint's total, (K,), to the units of its rule; and how large a cost of each is.
     cost_scales: Callable[[], Array]
     cost_sizes: Callable[[], Array]
 
-    # All that is not arrays, as plain data; and the arrays that change, copied. Equal settings and equal state: equal acts.
+    # Everything except arrays, as plain data; and copies of the arrays that change. Equal settings and state mean equal behaviour.
     settings: Callable[[], dict[str, Any]]
     state: Callable[[], Arrays]
-    # Become what gave these arrays as its `state`; pending decisions lose their groups.
+    # Take on the `state` in these arrays; pending decisions lose their groups.
     load: Callable[[Arrays], None]
-    # Become the policy that gave `settings` and `state`, this one having been made with those settings.
+    # Take on `settings` and `state`; this policy must have been made with those settings.
     restore: Callable[[dict[str, Any], Arrays], None]
-    # (old, same_costs=, shifts=): go on where another policy stands, under another configuration.
+    # (old, same_costs=, shifts=): continue from another policy's state, under another configuration.
     resume: Callable[..., None]
-    # (then, learnt_only=): take what was learnt, or all else too, from an earlier `state`; which pending decisions this drops.
+    # (then, learnt_only=): restore what was learnt, or everything, from an earlier `state`; returns the pending decisions dropped.
     roll_back: Callable[..., list[int]]
-    # Drop what is kept of the inputs of some decisions, by their numbers.
+    # Drop the stored inputs of some decisions, by number.
     forget_inputs: Callable[[Collection[int]], None]
-    # The policy, or one like it that has the sizes of a problem where nobody typed any.
+    # The policy, or a copy sized for a problem if it has no sizes yet.
     for_problem: Callable[[Problem], Player]
 
     # Whether some model has a half-life in seconds, and waits for `elapse`.
     counts_seconds: bool
     elapse: Callable[[float], None]
-    # What is done in the background, such as fits of models; always in the same order.
+    # Background work, such as fitting models; always in the same order.
     background: Callable[[], list[BackgroundWork]]
 
-    # Who hears of a concern that is new, and how to have another hear of it; what concerns this kind of policy has, and what
-    # helps where totals of these constraints stay above zero.
+    # Who is notified of a new concern, and how to change that; the concerns this kind of policy can have, and the remedy
+    # if totals of these constraints stay above zero.
     notify: Callable[[Concern], None]
     report_to: Callable[[Callable[[Concern], None]], None]
     own_concerns: Callable[[], list[Concern]]
     remedy_of_totals: Callable[[Sequence[int]], str]
-    # What is proved of it, by name; and about what each rule costs, where that can be told.
+    # What is proved about it, by name; and roughly what each rule costs, if that is known.
     guarantees: Callable[[], dict[str, Any]]
     cost_of_rules: Callable[[], Any] | None
 
@@ -126,7 +126,7 @@ class PolicyHooks(Traits, frozen=True, kw_only=True, eq=False):
     compiled_state: Callable[[], Any]
 
 
-# A hook is what a policy has under the same name with a leading underscore.
+# A hook is the policy's attribute of the same name with a leading underscore.
 _NAMES = PolicyHooks.__struct_fields__
 _own_hooks = attrgetter(*(f"_{name}" for name in _NAMES))
 
@@ -153,7 +153,7 @@ class Watched(Protocol):
 
 
 def traits_of(player: Any) -> Traits:
-    """What a player says of itself.
+    """The traits that a player declares.
 
     >>> traits_of(object()).randomised
     True
@@ -166,7 +166,7 @@ P = TypeVar("P", bound=Watched)
 
 
 def learnt_by(old: PolicyHooks, reward: Model | None, cost: Model | None) -> Arrays:
-    """The arrays of the models of a policy, by their names in its state, grown to as many actions as these models know."""
+    """The arrays of a policy's models, by their names in its state, grown to the number of actions that these models know."""
     found: Arrays = {}
     for part, model, own in (("reward", old.reward_model(), reward), ("cost", old.cost_model(), cost)):
         if model is not None and own is not None:
@@ -184,7 +184,7 @@ def restored(made: Callable[..., P], settings: dict[str, Any], arrays: Arrays) -
 
 
 def arguments_in(settings: dict[str, Any]) -> dict[str, Any]:
-    """What the constructor was given, from `settings`."""
+    """The constructor's arguments, from `settings`."""
     return {
         name: read_model(name, value) if name in ("reward", "cost") and value is not None else value
         for name, value in settings.items()
@@ -193,7 +193,7 @@ def arguments_in(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def received(made: Any, models: list[Any], settings: dict[str, Any], state: Arrays) -> Watched:
-    """A policy that another process has sent: its class, those of its models, and what `restored` takes."""
+    """A policy sent by another process: its class, its models' classes, and what `restored` takes."""
     for model in models:
         MODELS.referred(model)
     # Sent by this program to its own worker.

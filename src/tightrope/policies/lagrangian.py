@@ -1,4 +1,4 @@
-"""Lagrangian: LinUCB less a price for every rule that climbs with what the rule is exceeded by; a guard, with prices or alone."""
+"""Lagrangian: LinUCB minus a price per rule that climbs as the rule is exceeded; with a guard, or the guard alone."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ from tightrope.validation import COST_ROUNDING, Array, finite_number, real_array
 
 @register("lagrangian")
 class Lagrangian(ExpectedCosts):
-    """Dual ascent: what everybody writes first where running costs must stay at or below 0.
+    """Dual ascent: what most people write first to keep running costs at or below 0.
 
-    Setting: mean reward by the reward model, K ≥ 1 costs that are seen before acting, or after it with a model of them.
+    Setting: mean reward by the reward model; K ≥ 1 costs, seen before acting, or after it with a model of them.
     Steps, in round t: r̂ = the reward model's upper confidence bound, w = the costs or their estimated means. Play
     argmax_j r̂_j − λ·w_j, with λ_k = step · Q_k / (m_k² √t), m_k the largest |cost| in `cost_range`; then
-    Q_k ← [Q_k + w_k + margin · m_k / √t]⁺. A cost that is seen later takes the place of its estimate, in Q and in the totals; one
-    that never comes stays estimated.
-    With `guard` only actions that leave every total at or below 0 are compared; where there is none, those that exceed it least.
-    `step=0` leaves the guard alone: LinUCB among the actions that the totals can bear.
+    Q_k ← [Q_k + w_k + margin · m_k / √t]⁺. A cost seen later replaces its estimate, in Q and in the totals; if it never
+    arrives, the estimate stays.
+    With `guard`, only actions that leave every total at or below 0 are compared; if there are none, those with the least excess.
+    With `step=0` only the guard acts: LinUCB among the actions that the totals can bear.
     Guarantee: with the guard and costs seen before acting, every total is ≤ 0 in every round, with certainty, if every round
-    offers an action with no cost above 0. Else none: `margin=0` is the plain Lagrangian, whose totals end above 0 by
+    offers an action with no cost above 0. Otherwise none: `margin=0` is the plain Lagrangian, whose totals end above 0 by
     λ* m² √T / step wherever a rule with price λ* binds; a margin pays that back for λ* m ≤ 2 step · margin. With costs seen
-    after acting the guard goes by estimates, and totals hover around 0.
+    after acting, the guard uses estimates, and totals hover around 0.
     Source: dual gradient descent (Zinkevich, *Online convex programming*, ICML 2003); Mahdavi, Jin, Yang, *Trading regret for
     efficiency: online convex optimization with long term constraints* (JMLR 2012).
-    Choices: the step falls with 1/√t, for that needs no horizon. step · margin = 1 covers prices up to 2 rewards for the
-    largest cost. At λ* m = 1 the margin then costs 2√T/step; the step costs step √T E w²/m², which is step √T/2 where squared costs
+    Choices: the step falls with 1/√t, which needs no horizon. step · margin = 1 covers prices up to 2 rewards for the
+    largest cost. At λ* m = 1 the margin then costs 2√T/step; the step costs step √T E w²/m², which is step √T/2 if squared costs
     are half the largest: equal for step = 2. The confidence bound of round t fails with probability 1/(t + 1); never tried is ∞.
 
     Parameters
     ----------
     reward : Model
-        The policy works on a copy, so a model that has learnt already is a warm start.
+        The policy works on a copy, so you can pass a trained model as a warm start.
     n_constraints : int
         K ≥ 1.
     cost : Model, optional
-        Model of the costs where they are seen after acting.
+        Model of the costs, if they are seen after acting.
     step : float
         How fast prices climb, for rewards in [0, 1]; 0 for none.
     margin : float
-        What costs are taken to be too high by, in m_k / √t.
+        How much the queue adds to every cost, in m_k / √t.
     guard : bool
-        Never take an action that would leave a total above 0, by what is known or estimated, while there is another.
+        Never take an action that would leave a total above 0, as known or estimated, if there is another.
     clip : float, optional
-        What no mean reward exceeds: r̂ is clipped there.
+        An upper bound on mean rewards: r̂ is clipped there.
     cost_range : pair, or (K, 2) array
-        What costs lie in.
+        The range of the costs.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class Lagrangian(ExpectedCosts):
         W = offer.W if self._cost is None else estimates(self._cost, offer.psi, offer.ids)[0]
         values = rewards - W @ self._dual()
         if self.guard:
-            # Of costs that are known the totals are exact; what is expected of others is rounded in any case.
+            # Totals of known costs are exact; estimates are rounded in any case.
             expected = (
                 self._ledger
                 if self._cost is None

@@ -34,7 +34,7 @@ class LinTS(Comparator):
     failure : float
         p in (0, 1).
     seed : int
-        Of the draws.
+        Seed of the draws.
 
     Examples
     --------

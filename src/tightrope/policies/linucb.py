@@ -1,4 +1,4 @@
-"""LinUCB: the best optimistic reward, whatever it costs."""
+"""LinUCB: the highest optimistic reward, regardless of cost."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tightrope.policies.watch import constraint_words
 
 
 def policy_page(policy: Watched) -> str:
-    """What it is and where it stands; totals are in the units of the rules."""
+    """The policy's settings and current state; totals are in the units of the rules."""
     hooks = policy.hooks
     known: list[tuple[str, Any]] = [
         ("decisions", policy.rounds),

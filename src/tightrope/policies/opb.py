@@ -29,7 +29,7 @@ class OPB(Comparator):
     of the paper), and draws from the mixture.
     Guarantee: with high probability every round's mixture has expected cost ≤ 0; regret of order sqrt(J T) / (−safe_cost).
     The constants are the paper's: radii sqrt(2 log(1/p) / n) with p = 1/T², times α_c = 1 and α_r = 1 + 2/(τ − c₀), here
-    1 + 2/(−safe_cost), for noise that is 1-sub-Gaussian. Where it is known to be R_r- and R_c-sub-Gaussian (½ for rewards in
+    1 + 2/(−safe_cost), for noise that is 1-sub-Gaussian. If it is known to be R_r- and R_c-sub-Gaussian (½ for rewards in
     [0, 1], half the range for costs), α_c = R_c and α_r = R_r + 2R_c/(−safe_cost), by the same proof. The reward index is not
     clipped at 1: with the clip all indices tie at 1 for most of a run and the outcome depends on how ties are broken.
 
@@ -42,11 +42,11 @@ class OPB(Comparator):
         T.
     safe_arm : int
     cost_range : pair
-        What costs lie in; the pessimistic index is clipped at its high end.
+        The range of the costs; the pessimistic index is clipped at its high end.
     reward_noise, cost_noise : float
         R_r and R_c > 0.
     seed : int
-        Of the draws from the mixture.
+        Seed of the draws from the mixture.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class OPB(Comparator):
         return Choice(int(j if self._uniform() < weight else i), indices[0], indices[0] - indices[1], pi)
 
     def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
-        """Room for reward and cost: an arm counts an outcome when all of it is known."""
+        """Room for reward and cost: an arm counts an outcome once all of it is known."""
         return np.zeros(2), None
 
     def _kept_lengths(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The optimal mixture itself, for those who know the truth."""
+"""The optimal mixture itself, if you know the truth."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tightrope.words import Place
 class Oracle(Comparator):
     """A fixed mixture of actions for each context, such as the LP's optimum: `Oracle(tr.solve(env, baseline="fluid").policy)`.
 
-    It is told the number of the context (`sees_context`), which no learner is.
+    It gets the number of the context (`sees_context`), which no learner does.
 
     >>> policy = Oracle([[0.5, 0.5], [0.0, 1.0]])
     >>> policy.decide(context=1).action
@@ -69,7 +69,7 @@ class Oracle(Comparator):
 
 
 def mixture_cdf(x: Array) -> Array:
-    """Cumulated probabilities by row, exactly 1 from the last possible action on."""
+    """Cumulative probabilities by row, exactly 1 from the last possible action on."""
     positive = np.maximum(x, 0.0)
     cdf: Array = np.cumsum(positive / positive.sum(axis=1, keepdims=True), axis=1)
     last = positive.shape[1] - 1 - np.argmax(positive[:, ::-1] > 0, axis=1)

@@ -1,4 +1,4 @@
-"""Decisions that await their outcome: kept by one class, for every policy and for the service."""
+"""Decisions that await their outcome, in one class for every policy and for the service."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ AWAITS_COSTS: Final = 2
 # The number of a decision that is never made.
 NEVER: Final = sys.maxsize
 
-# What a decision still awaits, its action, the features φ and ψ that its outcome will be learnt at, the context's group, and
-# whatever else its keeper notes (the service: whose event it is).
+# What a decision still awaits, its action, the features φ and ψ for learning its outcome, the context's group, and
+# anything else its keeper notes (the service: whose event it is).
 Pending = tuple[int, int, Array | None, Array | None, Any, Any]
 
 
 class PendingDecisions(dict[int, Pending]):
-    """Pending decisions by number, oldest first; `made` counts all decisions, `owner` tells this policy's from another's.
+    """Pending decisions by number, oldest first; `made` counts all decisions, `owner` distinguishes this policy's from another's.
 
-    `version` counts the changes of the policy's state: every change makes it grow, and it is saved with the state.
+    `version` counts the changes of the policy's state: it grows with every change, and it is saved with the state.
 
     >>> decisions = PendingDecisions()
     >>> number = decisions.add(AWAITS_REWARD, 2)
@@ -38,7 +38,7 @@ class PendingDecisions(dict[int, Pending]):
     >>> decisions.number_of(number)
     Traceback (most recent call last):
     ...
-    tightrope.errors.InvalidInput: decision 0 has had its whole outcome already, or was forgotten.
+    tightrope.errors.InvalidInput: decision 0 already has its whole outcome, or was forgotten.
     """
 
     __slots__ = ("made", "owner", "version")
@@ -64,16 +64,16 @@ class PendingDecisions(dict[int, Pending]):
         return [number for number, one in self.items() if one[0] & AWAITS_COSTS]
 
     def go_on_as(self, other: PendingDecisions) -> None:
-        """Take decisions and quotes of another policy for those of this one."""
+        """Treat another policy's decisions and quotes as this one's."""
         self.owner, self.version = other.owner, other.version
 
     def restate(self, number: int, psi: Array) -> None:
-        """Keep other ψ, and what stands behind it, for a decision."""
+        """Replace a decision's ψ, and the numbers stored after it."""
         entry = self[number]
         self[number] = (*entry[:3], psi, *entry[4:])
 
     def require_current(self, quote: Quote) -> None:
-        """Refuse a quote of another policy, or of a state that is past."""
+        """Refuse a quote from another policy, or from an earlier state."""
         if quote.owner != self.owner:
             raise InvalidInput("the quote was made by another policy.")
         if quote.version != self.version:
@@ -97,17 +97,17 @@ class PendingDecisions(dict[int, Pending]):
                 raise InvalidInput(
                     f"decision {number} was never made: this policy has made {self.made}, from number 0."
                 )
-            raise InvalidInput(f"decision {number} has had its whole outcome already, or was forgotten.")
+            raise InvalidInput(f"decision {number} already has its whole outcome, or was forgotten.")
         return number
 
     def require(self, number: int, part: int) -> None:
         if not self[number][0] & part:
             raise InvalidInput(
-                f"decision {number} has its {'reward' if part == AWAITS_REWARD else 'costs'} already."
+                f"decision {number} already has its {'reward' if part == AWAITS_REWARD else 'costs'}."
             )
 
     def learnt(self, number: int, parts: int) -> None:
-        """Parts of an outcome have come; with the last of them the decision is no longer pending."""
+        """Mark parts of an outcome as received; after the last of them the decision is no longer pending."""
         awaits, *rest = self[number]
         self.version += 1
         if awaits & ~parts:
@@ -116,12 +116,12 @@ class PendingDecisions(dict[int, Pending]):
             del self[number]
 
     def note(self, number: int, note: Any, awaits: int | None = None) -> None:
-        """Let the keeper's own note stand by a decision; `awaits` says what the keeper waits for, which may be more."""
+        """Attach the keeper's own note to a decision; `awaits` says what the keeper waits for, which may be more."""
         entry = self[number]
         self[number] = (entry[0] if awaits is None else awaits, *entry[1:5], note)
 
     def arrays(self, n_phi: int, n_psi: int) -> Arrays:
-        """The state, by name; a row that a decision does not have is NaN. Groups are not numbers: see `settings`."""
+        """The state, by name; a row that a decision lacks is NaN. Groups are not numbers: see `settings`."""
         entries = list(self.values())
         return {
             "made": np.array([self.made], dtype=np.int64),
@@ -133,13 +133,13 @@ class PendingDecisions(dict[int, Pending]):
         }
 
     def settings(self) -> dict[str, Any]:
-        """What is saved beside the arrays: whose decisions they are, the version of the state, the group of each if any has one."""
+        """What is saved beside the arrays: the owner, the version of the state, and the decisions' groups if any has one."""
         groups = [one[4] for one in self.values()]
         known = groups if any(group is not None for group in groups) else None
         return {"owner": self.owner, "version": self.version, "pending_groups": known}
 
     def take_settings(self, settings: dict[str, Any]) -> None:
-        """Go on under the owner and from the version that `settings` told; files from before versions were saved have none."""
+        """Continue with the owner and version in `settings`; older files have no version."""
         self.owner = int(settings["owner"])
         self.version = int(settings.get("version", self.version))
         self.set_groups(settings["pending_groups"])
@@ -150,7 +150,7 @@ class PendingDecisions(dict[int, Pending]):
             self[number] = (*entry[:4], tuple(group) if isinstance(group, list) else group, entry[5])
 
     def restore(self, arrays: Arrays, n_phi: int, n_psi: int, n_actions: int | None) -> None:
-        """Become what gave `arrays`; the owner stays."""
+        """Take on the state in `arrays`; the owner stays."""
         n = len(arrays["pending/number"])
         numbers, awaits, actions = (
             checked(arrays, f"pending/{name}", np.int64, (n,)) for name in ("number", "awaits", "action")

@@ -1,4 +1,4 @@
-"""What callers send as a rule, plain arrays and numbers, for the fast paths of `decide` and `learn`."""
+"""The plain arrays and numbers that callers usually send, for the fast paths of `decide` and `learn`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from tightrope.validation import FLOAT
 
-# Of an array's flags: C-contiguous and aligned, which is what compiled code asks for.
+# Array flags: C-contiguous and aligned, as compiled code requires.
 READABLE = 0x101
 
-_WHOLE = 2**53  # up to here every whole number is a float
+_WHOLE = 2**53  # up to here floats represent every whole number
 
 
 def readable(value: Any) -> bool:
@@ -20,7 +20,7 @@ def readable(value: Any) -> bool:
 
 
 def as_array(value: Any) -> Any:
-    """A list of numbers as an array that compiled code can read; all else as it is."""
+    """A list of numbers as an array that compiled code can read; anything else unchanged."""
     if type(value) is list:
         try:
             array = np.asarray(value)
@@ -31,7 +31,7 @@ def as_array(value: Any) -> Any:
 
 
 def as_float(value: Any) -> Any:
-    """A whole number, one of NumPy's, or whether something came true, as a float; all else as it is."""
+    """An int, a bool, or NumPy's float or bool, as a float; anything else unchanged."""
     kind = type(value)
     if kind is np.float64 or kind is bool or kind is np.bool_ or (kind is int and -_WHOLE <= value <= _WHOLE):
         return float(value)

@@ -48,34 +48,34 @@ ROUND = ("features", "costs", "cost_features", "actions", "usage", "group")
 
 
 class Policy:
-    """What decides and learns: a policy of the package, or one of your own.
+    """Decides and learns: a policy of the package, or one of your own.
 
-    One of your own defines `_choose`, and as far as it needs them the other methods in the first part of this class; it can then be
+    Your own policy defines `_choose`, and any of the other methods in the first part of this class that it needs; it can then be
     simulated, compared, saved, loaded and served. It keeps its constructor's parameters under their names, with or without a
     leading underscore, and its state in arrays. Models are parameters called `reward` and `cost`, kept as `_reward` and `_cost`
     (`copy_of_model`). `_n_constraints` and `_sees_costs` say which costs it looks at. Randomness comes from `_uniform`, which
-    depends on the seed and the decision's number alone, so that `_choose` can be asked again. `examples/own_policy.py` is one.
+    depends only on the seed and the decision's number, so `_choose` can be called again. `examples/own_policy.py` is an example.
     """
 
     kind: ClassVar[str]
     _n_actions: int | None = None
     _n_constraints: int = 0
-    # As `Traits` says. Costs that `decide` is not shown are seen after acting.
+    # As in `Traits`. Costs that `decide` does not get are seen after acting.
     _loop: ClassVar[str | None] = None
     _sees_costs: bool = False
     _sees_context: bool = False
     _asks_for_group: ClassVar[bool] = False
     _randomised: ClassVar[bool] = False
     _learns: ClassVar[bool] = True
-    # In what range rewards must lie.
+    # The range in which rewards must lie.
     _reward_range: ClassVar[tuple[float, float] | None] = None
-    # What can't be given to `decide`, and why.
+    # Arguments that `decide` refuses, and why.
     _refuses: ClassVar[tuple[tuple[str, ...], str]] = ((), "")
-    # What is done with a concern that is new; a service logs it, a simulation collects `concerns` at the end.
+    # Called with each new concern; a service logs it, a simulation collects `concerns` at the end.
     _notify: Callable[[Concern], None] = staticmethod(warn)
-    # How the numbers behind its decisions are read.
+    # How to read the numbers behind its decisions.
     _labels: Labels = Labels(None, None, unpack_choice)
-    # The decisions whose outcome is still to come, and the number of all that were made.
+    # The decisions that await an outcome, and the number of all decisions made.
     _pending: PendingDecisions
     _reward: Model | None = None
     _cost: Model | None = None
@@ -84,11 +84,11 @@ class Policy:
 
     def __init_subclass__(cls) -> None:
         cls.kind = found_by(cls)
-        # One that inherits may decide otherwise.
+        # A subclass may decide differently.
         cls._loop = vars(cls).get("_loop")
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """A policy that has decided nothing; no property of the class, since that would slow every decision down."""
+        """Start with no decisions; not a property of the class, since that would slow every decision down."""
         policy = super().__new__(cls)
         policy._pending = PendingDecisions()
         return policy
@@ -100,11 +100,11 @@ class Policy:
         raise NotImplementedError(f"{type(self).__name__} must define _choose(self, offer).")
 
     def _chosen(self, offer: Offer, choice: Choice) -> None:
-        """Take note that the choice is played, or another row in its place, which someone else has chosen (`commit`)."""
+        """Note that the choice is played, or another row that someone else chose instead (`commit`)."""
         return
 
     def _kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
-        """φ and ψ at which the outcome will be learnt."""
+        """φ and ψ for learning the outcome."""
         row = choice.row
         return (
             None if offer.phi is None else offer.phi[row].copy(),
@@ -122,49 +122,49 @@ class Policy:
     def _learn_outcome(
         self, pending: Pending, reward: float | None, costs: Array | None, complete: bool
     ) -> None:
-        """Take in the parts of an outcome that have come; `complete` where none is left to come."""
+        """Learn the parts of an outcome that have arrived; `complete` if none is left."""
         if reward is not None:
             self._learn_reward(pending, reward)
         if costs is not None:
             self._learn_costs(pending, costs)
 
     def _kept_lengths(self) -> tuple[int, int]:
-        """How many numbers φ and ψ of a pending decision have, with what stands behind ψ."""
+        """How many numbers a pending decision has for φ and ψ, including those stored after ψ."""
         return (
             0 if self._reward is None else self._reward.n_features,
             (0 if self._cost is None else self._cost.n_features) + self._n_booked(),
         )
 
     def _n_booked(self) -> int:
-        """How many estimated costs stand behind ψ of a pending decision."""
+        """How many estimated costs are stored after ψ of a pending decision."""
         return 0
 
     def _arrays(self) -> Arrays:
-        """Further state by name, the arrays themselves, of constant shapes; `rewards/…` and `usage/…` is what was learnt."""
+        """Further state by name: the arrays themselves, of constant shapes; `rewards/…` and `usage/…` hold what was learnt."""
         return {}
 
     def _more_state(self) -> Arrays:
-        """State by name whose arrays grow and shrink, copied."""
+        """Copies of the state whose arrays grow and shrink, by name."""
         return {}
 
     def _load_more(self, arrays: Arrays) -> None:
-        """Become what gave `_more_state`; all else is loaded."""
+        """Take on the result of `_more_state`; everything else is already loaded."""
 
     def _forget_more(self, numbers: Collection[int]) -> None:
-        """Drop what else is kept of the inputs of some decisions; see `_forget_inputs`."""
+        """Drop anything else stored about the inputs of some decisions; see `_forget_inputs`."""
 
     def _settled(self) -> None:
-        """An outcome has come, or is not waited for any longer."""
+        """Called when an outcome has arrived, or is no longer awaited."""
 
     def _own_background(self) -> list[BackgroundWork]:
-        """What is done in the background beside the fits of models."""
+        """Background work other than fitting models."""
         return []
 
     def _setting(self) -> Setting:
         return self._asks()
 
     def _asks(self, **more: Any) -> Setting:
-        """As many actions, models that fit, costs seen when the policy sees them; and what else it names."""
+        """The same number of actions, models that fit, costs seen when the policy sees them; and anything else it names."""
         return Setting(
             n_actions=self._n_actions,
             n_constraints=self._n_constraints or None,
@@ -190,7 +190,7 @@ class Policy:
     def _cost_scales(self) -> Array:
         return np.ones(self._n_constraints)
 
-    # What follows
+    # What the base class provides
 
     @cached_property
     def _input(self) -> OfferReader:
@@ -207,10 +207,10 @@ class Policy:
         return Watch(self._n_constraints)
 
     def concerns(self) -> list[Concern]:
-        """What the policy can't do as it is asked to, as far as its state shows: each with the numbers, in words, and the remedy.
+        """Requests that the policy can't meet, as far as its state shows: each with the numbers, in words, and the remedy.
 
-        Totals are judged as they stand, from decision 512 on, by what was seen of them before every 64th decision. What is new is
-        told once, as a `PolicyWarning` unless `hooks.report_to` says otherwise: of totals before any of these decisions, of all
+        Totals are judged as they are now, from decision 512 on, by checks before every 64th decision. A new concern is reported
+        once, as a `PolicyWarning` unless `hooks.report_to` says otherwise: totals before any of these decisions, everything
         else before decision 512 and whenever the number of decisions has doubled.
         """
         return [*self._own_concerns(), *self._watch.concerns(self, self._reward)]
@@ -224,7 +224,7 @@ class Policy:
 
     @property
     def totals(self) -> Array:
-        """Cumulative costs that are known, (K,), a copy, scaled as the constraints are."""
+        """A copy of the cumulative known costs, (K,), scaled as the constraints are."""
         return self._ledger.totals
 
     @property
@@ -234,7 +234,7 @@ class Policy:
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """Numbers of the decisions whose outcome is still to come, oldest first."""
+        """Numbers of the decisions that await an outcome, oldest first."""
         return tuple(self._pending)
 
     def _reward_model(self) -> Any:
@@ -248,7 +248,7 @@ class Policy:
 
     @property
     def hooks(self) -> PolicyHooks:
-        """What the service, the engines and other tools ask of a policy; `docs/policy.md` lists it."""
+        """The interface for the service, the engines and other tools; `docs/policy.md` lists it."""
         return hooks_of(self)
 
     @property
@@ -271,7 +271,7 @@ class Policy:
         return None
 
     def _uniform(self, slot: int = 0) -> float:
-        """A number in [0, 1) for the next decision: a function of the seed, its number and the slot, one for each draw."""
+        """A number in [0, 1) for the next decision: a function of the seed, the decision's number and the slot (one per draw)."""
         if not hasattr(self, "seed"):
             raise InvalidInput(
                 f"{type(self).__name__} draws, so its constructor must take a `seed`, which it keeps."
@@ -293,24 +293,24 @@ class Policy:
 
         Parameters
         ----------
-        features : (J, d) array, or (p,) for a model with parameters for each action; none where there is no model of features
+        features : (J, d) array, or (p,) for a model with parameters for each action; none if no model uses features
         costs : (J, K) or (J, d_w) array
-            W of each action, for a policy that sees them before acting. For one that learns costs from what is seen after acting:
-            the features of the costs, `features` by default. A policy without constraints does not look at costs.
+            W of each action, for a policy that sees costs before acting. If the policy learns costs from those seen after acting:
+            the features of the costs, `features` by default. A policy without constraints ignores costs.
         cost_features : (J, d_w) array
-            The same, by its own name.
+            The features of the costs, under their own name.
         actions : sequence of ids
             Which action each row is; all by default.
         usage, group
-            Of rules, at which a policy without constraints does not look.
+            For rules; a policy without constraints ignores them.
         context : int
-            The number of the context, for a policy that is told it.
+            The number of the context, for a policy that takes it.
         """
         offer = self._offer(features, costs, cost_features, actions, usage, group, context)
         return self.commit(self._weigh(offer))
 
     def quote(self, *offer: Any, **given: Any) -> Quote:
-        """What `decide` would choose on an `Offer`, or on the arguments of `decide`: weighs and draws, and changes nothing.
+        """What `decide` would choose, for an `Offer` or for the arguments of `decide`: weighs and draws, and changes nothing.
 
         >>> import tightrope as tr
         >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
@@ -325,14 +325,14 @@ class Policy:
         return self.commit(self._weigh(self._admitted(offer)))
 
     def commit(self, quote: Quote, action: int | None = None) -> Decision:
-        """Make a quote a decision: it counts, and its outcome can be learnt. Refused if the state has changed since.
+        """Turn a quote into a decision: it counts, and you can learn its outcome. Refused if the state has changed since.
 
         Parameters
         ----------
         quote : Quote
-            What `quote` gave, of this policy in this state.
+            A result of `quote`, from this policy in its current state.
         action : int, optional
-            The action on offer that someone else has chosen in place of the one that was quoted.
+            The action on offer that someone else chose instead of the quoted one.
         """
         self._pending.require_current(quote)
         offer, row = quote.offer, None
@@ -353,9 +353,9 @@ class Policy:
         group: Sequence[Any] | None = None,
         rounds: int | None = None,
     ) -> list[Decision]:
-        """As many successive `decide` calls with no `learn` between: the estimates stay.
+        """The same as successive `decide` calls without `learn` in between: the estimates stay the same.
 
-        Every argument has one entry for each round, in a sequence or along a first axis. `rounds` says how many where there is no
+        Every argument has one entry for each round, in a sequence or along a first axis. Pass `rounds`, a number, if there is no
         such argument. All input is checked before the first decision is made.
 
         >>> import tightrope as tr
@@ -391,11 +391,11 @@ class Policy:
         return made
 
     def _decide_at_once(self, given: Mapping[str, Any]) -> list[Decision] | None:
-        """What `decide_many` was given, in one compiled call; None where there is none for it."""
+        """`decide_many` in one compiled call; None if no compiled code fits."""
         return None
 
     def explain(self, what: Decision | Quote) -> Explanation:
-        """Why a decision of this policy was made, or what is behind a quote: rewards, penalties and values of all actions on offer.
+        """The reasons for a decision of this policy, or for a quote: rewards, penalties and values of all actions on offer.
 
         >>> import tightrope as tr
         >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
@@ -412,7 +412,7 @@ class Policy:
         return what.explain()
 
     def propose(self, *args: Any, **kwargs: Any) -> Decision:
-        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
+        """What `decide` would choose for the same arguments, without choosing it: no state changes, nothing is learnt.
 
         >>> import tightrope as tr
         >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
@@ -430,9 +430,9 @@ class Policy:
         *,
         usage: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take in the outcome of a decision, or a part of it, at any time and in any order; each part at most once."""
+        """Learn the outcome of a decision, or a part of it, at any time and in any order; each part at most once."""
         if usage is not None:
-            raise InvalidInput("usage needs rules, which this policy does not take: give costs.")
+            raise InvalidInput("usage needs rules, which this policy does not take: pass costs.")
         if self._learns:
             self._learn_parts(decision, reward, costs, None)
             return
@@ -440,7 +440,7 @@ class Policy:
         self._pending.learnt(self._pending.number_of(decision), parts or AWAITS_REWARD | AWAITS_COSTS)
 
     def _learn_parts(self, decision: Decision | int, reward: Any, costs: Any, usage: Any) -> None:
-        """The careful way of `learn`: all parts are checked before the first is learnt."""
+        """The careful path of `learn`: all parts are checked before the first is learnt."""
         reward = as_float(reward)
         number = self._pending.number_of(decision)
         pending = self._pending[number]
@@ -469,7 +469,7 @@ class Policy:
         self._settled()
 
     def _costs_can_come(self) -> bool:
-        """Whether costs are seen after acting; refused where all were seen before."""
+        """Whether costs are seen after acting; raises if all were seen before."""
         if self._n_constraints and self._sees_costs:
             raise InvalidInput("Costs were already passed to decide(); learn() takes only the reward.")
         return self._n_constraints > 0
@@ -492,13 +492,13 @@ class Policy:
         return [*fits, *self._own_background()]
 
     def forget(self, decision: Decision | int) -> None:
-        """Drop a pending decision: its outcome will never come. What deciding has changed stays."""
+        """Drop a pending decision: its outcome will never come. Whatever deciding has changed stays."""
         self._pending.close(self._pending.number_of(decision))
 
     def _forget_inputs(self, numbers: Collection[int]) -> None:
-        """Drop what is kept of the inputs of some decisions, by their numbers: those that are pending, and rows that models keep.
+        """Drop the stored inputs of some decisions, by number: pending decisions, and rows that models keep.
 
-        What was learnt from them in sums stays. A policy that keeps more drops that too (`_forget_more`). All this depends only on
+        Sums learnt from them stay. A policy that stores more drops that too (`_forget_more`). All this depends only on
         the state: a policy that is restored from its `state` afterwards decides the same.
         """
         for number in sorted({*numbers} & {*self._pending}):
@@ -511,7 +511,7 @@ class Policy:
     # Save, restore, copy
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, pending decisions too; `tightrope.load` gives it back exactly."""
+        """Write everything to one file, including pending decisions; `tightrope.load` restores it exactly."""
         write_state(path, self.kind, self._settings(), self._state())
 
     def _settings(self) -> dict[str, Any]:
@@ -532,8 +532,8 @@ class Policy:
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands, a policy of the same kind under another configuration, which may know more actions.
 
-        `same_costs` says that costs seen before acting are what they were, so that what was measured on them still holds. Costs
-        seen after acting have grown by `shifts`, (K_after,), since limits have changed; None: by nothing.
+        `same_costs` says that costs seen before acting have not changed, so measurements on them still hold. Costs
+        seen after acting have grown by `shifts`, (K_after,), because limits have changed; None means not at all.
         """
         if shifts is not None and self._n_constraints:
             raise InvalidInput(
@@ -552,9 +552,9 @@ class Policy:
         self._pending.update(old.hooks.pending)
 
     def _roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
-        """Take what was learnt, or all else too, from an earlier `state`; the numbers of pending decisions that this drops.
+        """Restore what was learnt, or everything, from an earlier `state`; returns the numbers of the pending decisions dropped.
 
-        Decisions keep their numbers. Those that were pending then and still are stay pending; unless `learnt_only`, younger ones
+        Decisions keep their numbers. Those pending both then and now stay pending; unless `learnt_only`, later ones
         are dropped.
         """
         then = self._state_before(then)
@@ -569,7 +569,7 @@ class Policy:
         return dropped
 
     def _state_before(self, then: Arrays) -> Arrays:
-        """The state that one from before stands for."""
+        """The complete state that an earlier one stands for."""
         return then
 
     def _rolled_back(self, same_costs_awaited: bool) -> None:
@@ -586,7 +586,7 @@ class Policy:
         self._load_more(arrays)
 
     def copy(self, seed: int | None = None) -> Self:
-        """An independent policy in the same state; it takes this one's pending decisions by number alone."""
+        """An independent policy in the same state; it accepts this one's pending decisions only by number."""
         settings = self._settings()
         if seed is not None and "seed" in settings:
             settings["seed"] = seed
@@ -594,7 +594,7 @@ class Policy:
         return restored(type(self), settings, self._state_for(seed))
 
     def _state_for(self, seed: int | None) -> Arrays:
-        """The state of a copy that draws by another seed, if one is given."""
+        """The state of a copy, which draws with another seed if one is given."""
         return self._state()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -608,7 +608,7 @@ class Policy:
     # Helpers
 
     def _offer(self, *given: Any, **named: Any) -> Offer:
-        """One round, of the arguments of `decide`."""
+        """One round, from the arguments of `decide`."""
         known = dict(zip((*ROUND, "context"), given)) | named
         names, why = self._refuses
         for name in names:
@@ -638,7 +638,7 @@ class Policy:
         return offers
 
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
-        """`quote` and `commit` in one, on input that was checked; `forced`: the row that somebody else has chosen."""
+        """`quote` and `commit` in one, on checked input; `forced` is the row if somebody else chose it."""
         return self._book(self._weigh(offer), forced)
 
     def _weigh(self, offer: Offer) -> Quote:
@@ -646,7 +646,7 @@ class Policy:
         return Quote(offer, self._decision(offer, choice, NOBODY), self._pending.owner, choice)
 
     def _book(self, quote: Quote, row: int | None) -> Decision:
-        """Make a current quote a decision, on another row if one is given."""
+        """Turn a current quote into a decision, on another row if one is given."""
         offer: Offer = quote.offer
         choice: Choice = quote.note if row is None else quote.note._replace(row=row)
         phi, psi = self._kept_features(offer, choice)
@@ -686,7 +686,7 @@ class Policy:
         raise InvalidInput(f"the parameter {name!r} of {type(self).__name__}'s constructor {where}.")
 
     def _make_room(self, arrays: Arrays) -> None:
-        """Let models whose arrays grow have room for what they are given."""
+        """Make room for new input in models whose arrays grow."""
         for part, model in (("reward/", self._reward), ("cost/", self._cost)):
             given = part_of(arrays, part)
             if model is not None and given.keys() >= model.arrays().keys():

@@ -36,16 +36,16 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Policy:
     ----------
     path : path
     trust : bool
-        Whether classes of your own that the file names may run, and the files or modules that they are in: see `tightrope.trust`.
+        Whether to run classes of your own that the file names, and the files or modules that contain them: see `tightrope.trust`.
 
     Raises
     ------
     StateVersionError
-        The file is of another version of the format.
+        The file has another version of the format.
     StateDamagedError
         The file is truncated, altered, or not a saved policy.
     Untrusted
-        The file names code that nobody trusts; nothing of it has run.
+        The file names code that nobody has trusted; none of it has run.
     """
     kind, settings, arrays = read_state(path)
     if trust:

@@ -24,7 +24,7 @@ class RoundRobin(Comparator):
     ----------
     n_actions : int
     shares : (J,) array, optional
-        The share of decisions that each action is to have; equal by default.
+        The share of decisions that each action should get; equal by default.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Rules in words on the way of every decision: what `Rules.costs` and `Rules.observed` say, compiled."""
+"""Compiled versions of `Rules.costs` and `Rules.observed`, for use in every decision."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["Force", "RuleCosts"]
 
 asarray, empty, ndarray = np.asarray, np.empty, np.ndarray  # looked up in every round
 
-# Contexts may come with any group; this bounds the memory of what is kept for them.
+# Contexts may have any group; this bounds the memory kept for them.
 _MAX_KEPT = 1024
 
 Ids: TypeAlias = NDArray[np.int64]
-# What was said, as `kernels.costs_of_usage` reads it: values, base, ranges, counted. What is said next may overwrite the values.
+# Usage as `kernels.costs_of_usage` reads it: values, base, ranges, counted. The next call may overwrite the values.
 Said: TypeAlias = tuple[Array, Array, Array, Array]
-# From usages and, if not all, the ids of the actions on offer; None where they are not plain numbers.
+# From usages and, unless all are on offer, the ids of the actions; None if they are not plain numbers.
 Form: TypeAlias = Callable[..., Said | None]
 
 
 class Force(NamedTuple):
-    """What counts in the contexts of a group: the rules in force (K,), None where all are, which costs seen after acting do not.
+    """What counts in a group's contexts: the rules in force (K,), or None for all, and the costs seen after acting that do not.
 
-    Those are counted among the costs seen after acting (`unseen`) and among all (`idle`).
+    The latter are numbered among the costs seen after acting (`unseen`) and among all (`idle`).
     """
 
     rules: NDArray[np.bool_] | None
@@ -43,11 +43,11 @@ class Force(NamedTuple):
 
 
 class RuleCosts:
-    """The costs of one set of rules, to the bit those of `Rules`, and where something is wrong its errors.
+    """The costs of one set of rules, equal to those of `Rules` to the bit; it raises the same errors.
 
-    A caller says the same usages round after round, so what does not depend on their values is worked out once for each group and
-    list of usages. `latest` has, by group, the form of what was said last, with what counts in that group, and `latest_after` the
-    same for usage seen after acting: who finds it there need not ask further. What is not plain numbers goes by `Rules` itself.
+    A caller passes the same usages round after round, so anything that does not depend on their values is computed once per group
+    and list of usages. `latest` has, by group, the form of the last usage, with what counts in that group; `latest_after` is the
+    same for usage seen after acting. A hit there needs no further lookup. Anything but plain numbers goes to `Rules` itself.
 
     >>> import tightrope as tr
     >>> rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"])
@@ -73,9 +73,9 @@ class RuleCosts:
     def said(
         self, usage: Any, group: Any = None, ids: Ids | None = None, *, after: bool = False
     ) -> Said | None:
-        """What `kernels.costs_of_usage` reads; None where it is for `costs` to say what is wrong, if anything is.
+        """What `kernels.costs_of_usage` reads; None to let `costs` report what is wrong, if anything is.
 
-        `group` by `plain_group`, `ids` those of the actions on offer, None for all. `after`: of one action, for the columns that
+        `group` is from `plain_group`; `ids` are the actions on offer, None for all. `after`: of one action, for the columns that
         are seen after acting.
         """
         if not (type(usage) is dict or (usage is None and not after)):
@@ -84,13 +84,13 @@ class RuleCosts:
         form = self._forms.get(key) or self._new_form(key)
         if form is None:
             return None
-        # A rule seen after acting may ask for a group that is not needed here.
+        # A rule seen after acting may need a group that is not needed here.
         with suppress(InvalidInput):
             _keep(self.latest_after if after else self.latest, group, (form, self.force(group)))
         return form(usage) if ids is None else form(usage, ids)
 
     def costs(self, usage: Any = None, group: Any = None, ids: Ids | None = None) -> Array:
-        """As `Rules.costs`; `group` by `plain_group`, `ids` those of the actions on offer, None for all."""
+        """As `Rules.costs`; `group` is from `plain_group`, `ids` are the actions on offer, None for all."""
         W = _filled(self.said(usage, group, ids), self._everyone if ids is None else ids)
         return self.rules.costs(usage, group, ids) if W is None else W
 
@@ -109,9 +109,9 @@ class RuleCosts:
         return found
 
     def _new_form(self, key: tuple[Any, tuple[str, ...], bool]) -> Form | None:
-        """What to keep for a group, names of usages, and whether costs are of columns seen after acting; None where they do not do.
+        """What to keep for a group and names of usages, and whether for columns seen after acting; None if the names are wrong.
 
-        Then a usage that is needed is not among those named, or a name is not known.
+        They are wrong if a usage that is needed is missing, or a name is unknown.
         """
         group, names, after = key
         plan = self.rules.plan(group, after=after)
@@ -150,10 +150,10 @@ def _filled(said: Said | None, ids: Ids) -> Array | None:
 def _form(
     names: tuple[str, ...], actions: Sequence[Any], J: int, constants: tuple[Array, Array, Array]
 ) -> Form:
-    """One way of saying usage: J numbers for each of these names, one for each action on offer.
+    """One form of usage: J numbers for each of these names, one for each action on offer.
 
-    Closures, since they look nothing up. Lists, tables, and single numbers that stand for all are written in one go, and so are
-    arrays.
+    These are closures because closures look nothing up. Lists, tables, and single numbers that stand for all are written in one go;
+    so are arrays.
     """
     n = len(names)
     if not n:
@@ -182,16 +182,16 @@ def _form(
                     line += [one] * J
                     continue
                 if kind is dict and every_row is not None:
-                    # With another number of actions `Rules` has something to say.
+                    # If the number of actions differs, `Rules` reports it.
                     one = every_row(one) if len(one) == J else ()
                 elif kind is not list:
                     break
-                # With a number in front no row is all bools, which are no numbers.
+                # With a number in front, no row is all bools, which do not count as numbers.
                 if len(one) != J or type(one[0]) is not float:
                     break
                 line += one
             else:
-                # A sum of floats and whole numbers; texts, NumPy's numbers and all else would make it something else.
+                # The sum of floats and whole numbers; texts, NumPy's numbers and anything else would change its type.
                 if type(sum(line)) is float:
                     write(numbers, 0, *line)
                     return said
@@ -216,7 +216,7 @@ def _form(
 
 
 def _read(given: Sequence[Any], every_row: Callable[[Any], tuple[Any, ...]] | None, rows: Array) -> bool:
-    """Numbers of any kind, and arrays of any layout, into the rows of usages; whether they are that."""
+    """Write numbers of any kind, and arrays of any layout, into the rows of usages; returns whether that worked."""
     shape = rows.shape[1:]
     for i, one in enumerate(given):
         if type(one) is dict:

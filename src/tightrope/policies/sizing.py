@@ -1,4 +1,4 @@
-"""The sizes of models that nobody typed: from the first round that a policy is shown, from past rows, or from a problem."""
+"""Infers the sizes of models: from the first round that a policy sees, from past rows, or from a problem."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from tightrope.problem import Problem
 
 __all__ = ["Context", "numbers_of", "read_context", "sizes_in", "sizes_of_rows"]
 
-# How a context becomes numbers: by an encoder, or in the order of these names; None where it comes as numbers.
+# How a context becomes numbers: by an encoder, or in the order of these names; None if it is already numbers.
 Context = Encoder | tuple[str, ...] | None
 
 
 def sizes_in(problem: Problem, part: str) -> Sizes:
-    """What a model of rewards or costs is made for in a problem."""
+    """The sizes that a model of rewards or costs needs in a problem."""
     vectors = problem.features if part == "reward" else problem.cost_features
     n, per_action = (0, False) if vectors is None else (vectors.length, vectors.per_action)
     return Sizes(problem.n_actions, n, per_action)
 
 
 def sizes_of_rows(name: str, rows: Any, n_actions: int | None) -> Sizes:
-    """What a model is made for that is shown these features of a round: one x (p,), or a row for each action (J, d)."""
+    """The sizes that a model needs for these features of a round: one x (p,), or a row for each action (J, d)."""
     if rows is None:
         return Sizes(n_actions, 0, per_action=False)
     shape = (rows.features if isinstance(rows, Catalogue) else np.asarray(rows)).shape
     if len(shape) not in (1, 2):
         raise InvalidInput(f"{name} must be one vector, or a row for each action, but have shape {shape}.")
-    # A frame of one row is the x of all actions.
+    # A frame with one row is the x of all actions.
     one_for_all = len(shape) == 1 or (shape[0] == 1 and n_actions not in (None, 1))
     return Sizes(n_actions, shape[-1], per_action=not one_for_all)
 
 
 def read_context(context: Any) -> Context:
-    """What a policy was told of its contexts: an encoder, an encoder as data, or names."""
+    """Read a policy's `context` argument: an encoder, an encoder as data, or names."""
     if isinstance(context, Encoder):
         if not context.fitted:
             raise InvalidInput("context must be an encoder that has seen a table: fit it first.")
@@ -57,7 +57,7 @@ def read_context(context: Any) -> Context:
 
 
 def numbers_of(features: Any, context: Context) -> tuple[Any, Context]:
-    """Features as numbers, and how they became that: names are learnt from the first row that has some.
+    """Features as numbers, and how they became numbers: names are learnt from the first row that has some.
 
     >>> numbers_of({"age": 41, "fever": True}, None)
     ([41.0, 1.0], ('age', 'fever'))

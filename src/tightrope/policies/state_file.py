@@ -26,7 +26,7 @@ from tightrope.models import Model
 FORMAT = "tightrope-policy"
 VERSION = 1
 SEAL = 64
-# Arrays of the state with these names are of models, or means of outcomes, rather than of rounds, queues and budgets.
+# Arrays with these names belong to models, or are means of outcomes, rather than rounds, queues and budgets.
 LEARNT = ("reward/", "cost/", "rewards/", "usage/")
 
 Arrays = dict[str, NDArray[Any]]
@@ -40,7 +40,7 @@ def write_state(path: str | os.PathLike[str], kind: str, settings: Mapping[str, 
 
 
 def as_data(value: Any) -> Any:
-    """A parameter of a policy as it is saved."""
+    """A policy's parameter in the form that is saved."""
     if isinstance(value, Model):
         return value.settings()
     if isinstance(value, (np.ndarray, np.generic)):
@@ -49,12 +49,12 @@ def as_data(value: Any) -> Any:
 
 
 def part_of(arrays: Arrays, prefix: str) -> Arrays:
-    """The arrays whose names begin like this, by the rest of their names."""
+    """The arrays whose names have this prefix, by the rest of their names."""
     return {name.removeprefix(prefix): one for name, one in arrays.items() if name.startswith(prefix)}
 
 
 def rolled_back(now: Arrays, then: Arrays, learnt_only: bool) -> Arrays:
-    """The state of then, or only what was learnt of it, with the decisions of now."""
+    """The earlier state, or only what it had learnt, with the current decisions."""
     if learnt_only:
         then = {**now, **{name: then[name] for name in now if name.startswith(LEARNT)}}
     decisions = {name: one for name, one in now.items() if name.startswith("pending/") or name == "made"}
@@ -62,7 +62,7 @@ def rolled_back(now: Arrays, then: Arrays, learnt_only: bool) -> Arrays:
 
 
 def checked(arrays: Arrays, name: str, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
-    """The array of that name, refused with a ValueError unless it is of this kind and shape."""
+    """The array with that name; raises a ValueError unless it has this type and shape."""
     array = arrays[name]
     if array.dtype != dtype or array.shape != shape:
         raise ValueError(
@@ -104,5 +104,5 @@ def read_state(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Array
         return str(header["kind"]), dict(header["settings"]), entries
     except StateFileError:
         raise
-    except Exception as error:  # whatever a parser makes of foreign bytes, it means the same
+    except Exception as error:  # any error from parsing foreign bytes means the same
         raise StateDamagedError(f"{path} is damaged or not a saved Tightrope policy: {error}") from error

@@ -1,4 +1,4 @@
-"""Any action on offer, each as likely as the other."""
+"""Any action on offer, all equally likely."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tightrope.validation import whole_number
 
 @register("uniform")
 class Uniform(Comparator):
-    """One of the actions on offer, each as likely as the other.
+    """One of the actions on offer, all equally likely.
 
     >>> policy = Uniform(3, seed=1)
     >>> decision = policy.decide()

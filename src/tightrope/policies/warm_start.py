@@ -1,4 +1,4 @@
-"""Decisions that were logged before a policy goes live, checked before the first is learnt."""
+"""Decisions logged before a policy goes live; all are checked before the first is learnt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Lessons(NamedTuple):
-    """Logged decisions: actions, φ, rewards, and where they were seen the costs with their ψ."""
+    """Logged decisions: actions, φ, rewards, and the costs with their ψ if they were seen."""
 
     ids: list[int]
     phi: Array | None
@@ -25,7 +25,7 @@ class Lessons(NamedTuple):
     psi: Array | None
 
     def learn(self, reward: Model, cost: Model | None) -> None:
-        """Teach the models, row by row; nothing where one of the rows can't be learnt."""
+        """Teach the models, row by row; nothing is learnt if one of the rows can't be."""
         for i in range(len(self.ids)):
             hooks.check_outcome(reward, self.rewards[i : i + 1])
             if self.costs is not None and cost is not None:
@@ -49,7 +49,7 @@ def read_log(
     usage: Any,
     group: Any,
 ) -> Lessons:
-    """What `warm_start` is given, all of it checked. `ranges` (K_after, 2): what observed costs must lie in."""
+    """The arguments of `warm_start`, checked. `ranges` (K_after, 2): the range that observed costs must lie in."""
     if usage is not None:
         costs = _costs_of_usage(read, costs, usage, group, actions)
     y = real_array("rewards", rewards, (None,))
@@ -77,7 +77,7 @@ def read_log(
 def encoded(
     encoder: Encoder | None, features: Any, cost_features: Any, offers: Any = None
 ) -> tuple[Any, Any, Any]:
-    """Features, those of costs and those of offers, made by an encoder of the rows that they are; as they are without one."""
+    """Features, cost features and offers, encoded from table rows; unchanged without an encoder."""
     if encoder is None:
         return features, cost_features, offers
     features, cost_features = (

@@ -1,7 +1,7 @@
-"""What any policy is watched for while it runs: totals that stay above zero, actions and costs of which nothing was ever seen.
+"""Monitors any running policy: totals that stay above zero, actions and costs that were never seen.
 
-Totals are looked at before every 64th decision, and told of from the 512th on; all else, which takes longer to find out, before
-the 512th and whenever the number has doubled. What is looked at is plain state, so a policy that was loaded is looked at as well;
+Totals are checked before every 64th decision, and reported from the 512th on; everything else, which takes longer, before
+the 512th and whenever the number has doubled. Checks read plain state, so a loaded policy is checked as well;
 it may then warn again.
 """
 
@@ -21,17 +21,17 @@ from tightrope.policies.pending import AWAITS_COSTS
 from tightrope.rules import Rules, Units
 from tightrope.validation import Array
 
-# Totals are looked at this often; nothing is told before the decision of that number.
+# Totals are checked this often; nothing is reported before the decision with that number.
 LOOK_EVERY, FIRST_LOOK = 64, 512
-# A total is of concern that stands above zero by so many typical costs, and by so many for a decision.
+# A total is a concern if it is above zero by this many typical costs, and by this many per decision.
 LEAST_COSTS, LEAST_SHARE = 3.0, 2e-3
-# An action that was on offer so often, and for each of the others so often, should have been tried.
+# An action should have been tried if it was on offer this often, and at least this often per action.
 ENOUGH_OFFERS, OFFERS_FOR_EACH = 1024, 64
 _NAMED = 3
 
 
 def next_look(made: int) -> int:
-    """The number of the decision before which to look at the totals again.
+    """The number of the decision before which to check the totals again.
 
     >>> next_look(0), next_look(64), next_look(3000)
     (64, 128, 3008)
@@ -40,7 +40,7 @@ def next_look(made: int) -> int:
 
 
 def next_whole_look(made: int) -> int:
-    """The number of the decision before which to look at everything again: the next power of two.
+    """The number of the decision before which to check everything again: the next power of two.
 
     >>> next_whole_look(0), next_whole_look(512), next_whole_look(3000)
     (512, 1024, 4096)
@@ -49,11 +49,11 @@ def next_whole_look(made: int) -> int:
 
 
 class Watch:
-    """What is remembered from one look to the next, and what was told; not saved with the policy.
+    """What is remembered between checks, and what was reported; not saved with the policy.
 
-    `since` (K,): the first of the looks in a row that have found a total above zero, 0 where the last has not. Of offers that left
-    actions out, `few` counts all and `offered` those of each action; other decisions, from number `begun` on, had all on offer.
-    Everything is looked at before decision number `whole_at`.
+    `since` (K,): the first of the consecutive checks that found a total above zero, 0 if the last one did not. For offers that left
+    actions out, `few` counts all of them and `offered` those of each action; other decisions, from number `begun` on, had all
+    actions on offer. Everything is checked before decision number `whole_at`.
     """
 
     __slots__ = ("begun", "few", "offered", "since", "told", "whole_at")
@@ -96,7 +96,7 @@ class Watch:
                 policy.hooks.notify(concern)
 
     def concerns(self, policy: Watched, model: Model | None) -> list[Concern]:
-        """What the looks have shown, and the state as it is now."""
+        """What the checks have found, and the current state."""
         hooks = policy.hooks
         offered = np.full(hooks.n_actions or 0, policy.rounds - self.begun - self.few)
         if self.offered is not None:
@@ -108,7 +108,7 @@ class Watch:
         ]
 
     def totals_above(self, policy: Watched) -> list[Concern]:
-        """The rules whose total stands above zero now, and has for half of the rounds that were watched."""
+        """The rules whose total is above zero now, and has been for half of the rounds watched."""
         hooks, totals = policy.hooks, policy.totals
         words, units = constraint_words(hooks.rules, len(totals)), units_counted(hooks.rules, len(totals))
         return totals_above(hooks, totals, self.since, policy.rounds, words, units, self.begun)
@@ -123,7 +123,7 @@ def totals_above(
     units: Units,
     begun: int = 0,
 ) -> list[Concern]:
-    """The rules whose total stands above zero in round `now`, and has since half of the rounds from `begun` on, or longer."""
+    """The rules whose total is above zero in round `now`, and has been for at least half of the rounds since `begun`."""
     if now - begun < FIRST_LOOK or not len(totals) or len(since) != len(totals):
         return []
     sizes = hooks.cost_sizes()
@@ -135,18 +135,18 @@ def totals_above(
     worst = found[np.argsort(-(totals / sizes)[found], kind="stable")]
     over, per_decision = units.totals(totals), units.means(totals / now)
     said = [
-        f"{words[k]}: its total was above zero whenever it was looked at from round {since[k]:,} on; in round {now:,} it is "
+        f"{words[k]}: its total was above zero at every check from round {since[k]:,} on; in round {now:,} it is "
         f"{over[k]:.4g}"
         + (f", which is {per_decision[k]:.2g} per decision too much." if units.shares[k] > 0.0 else ".")
         for k in worst[:_NAMED].tolist()
     ]
     if len(worst) > _NAMED:
-        said.append(f"So it is with {len(worst) - _NAMED} others.")
+        said.append(f"The same holds for {len(worst) - _NAMED} others.")
     return [Concern("total above zero", " ".join(said), hooks.remedy_of_totals(worst.tolist()))]
 
 
 def never_tried(hooks: PolicyHooks, model: Model | None, offered: Array) -> list[Concern]:
-    """The actions of which no outcome was ever seen, though each was on offer often enough; where the model tells actions apart."""
+    """Actions without any outcome, though each was on offer often enough; only if the model tells actions apart."""
     never = None if model is None or not hooks.learns else never_learnt(model)
     if never is None or len(never) != len(offered):
         return []
@@ -167,23 +167,23 @@ def never_tried(hooks: PolicyHooks, model: Model | None, offered: Array) -> list
     return [
         Concern(
             "action never tried",
-            f"No outcome of action {which} was ever seen, in {n:,} rounds on offer: whether it is worth its costs is not known.",
+            f"No outcome of action {which} was ever seen in {n:,} rounds on offer, so nobody knows whether it is worth its costs.",
             "Have it tried a few times, teach the policy from a log, or take it off offer.",
         )
     ]
 
 
 def costs_not_seen(hooks: PolicyHooks, rounds: int) -> list[Concern]:
-    """Costs of most decisions are awaited still: they are in no total, and no model has learnt from them."""
+    """The costs of most decisions are still awaited: they are in no total, and no model has learnt from them."""
     awaited = costs_awaited(hooks)
     if awaited < FIRST_LOOK or 2 * awaited < rounds or not hooks.n_constraints or not hooks.learns:
         return []
     return [
         Concern(
             "costs not seen",
-            f"The costs of {awaited:,} of {rounds:,} decisions have not been seen: totals do not count them, and no rule can be "
-            "kept by costs that nobody tells.",
-            "Give them to `learn` as soon as they are known, or costs that are known beforehand to `decide`.",
+            f"The costs of {awaited:,} of {rounds:,} decisions have not been seen: totals do not count them, and the policy can't "
+            "keep a rule whose costs it never sees.",
+            "Pass them to `learn` as soon as they are known; pass costs that are known beforehand to `decide`.",
         )
     ]
 
@@ -193,7 +193,7 @@ def costs_awaited(hooks: PolicyHooks) -> int:
 
 
 def units_counted(rules: Rules | None, K: int) -> Units:
-    """The units of K rules; how many decisions were of a group is not known: its share is NaN."""
+    """The units of K rules; the number of decisions in a group is unknown, so its share is NaN."""
     shares = None if rules is None else [np.nan if one.rule.among else 1.0 for one in rules.columns]
     return Units.of(rules, K, shares)
 

@@ -43,7 +43,7 @@ def test_epsilon_that_never_falls():
         reward=tr.ArmMeans(2), constraints=2, slater=0.25, epsilon=tr.Power(0.5, 0.0), cost_range=(-0.25, 0.5)
     )
     said = played(policy, 600, costs=[[0.5, 0.0], [-0.25, 0.0]])["epsilon above every cost"]
-    assert said.message.endswith("can't be met in any round; the same holds of 1 more.")
+    assert said.message.endswith("can't be met in any round; the same holds for 1 more.")
 
 
 @pytest.mark.parametrize("bonus", [1.0, 0.02])

@@ -205,7 +205,7 @@ CASES = [
     # learn
     ("A", lambda p: p.learn(form_A().decide(OK_PHI, OK_W), 0.5), "decision 3 was made by another policy"),
     ("A", lambda p: p.forget(form_A().decide(OK_PHI, OK_W)), "decision 3 was made by another policy"),
-    ("A", lambda p: p.learn(0, 0.5), "decision 0 has had its whole outcome already, or was forgotten"),
+    ("A", lambda p: p.learn(0, 0.5), "decision 0 already has its whole outcome, or was forgotten"),
     ("A", lambda p: p.learn(3, 0.5), "decision 3 was never made: this policy has made 3, from number 0"),
     ("A", lambda p: p.forget(17), "decision 17 was never made"),
     ("A", lambda p: p.learn(-1, 0.5), "decision must be a Decision or its number, which must be a whole number >= 0, but got -1"),
@@ -221,7 +221,7 @@ CASES = [
     ("A", lambda p: p.learn(2, 1j), "reward must be a number, but got 1j"),
     ("A", lambda p: p.learn(2, 10**400), "reward must be finite, but got 1000"),
     ("A", lambda p: p.learn(2, 0.5, [0.1, 0.1]), "Costs were already passed to decide(); learn() takes only the reward"),
-    ("B", lambda p: p.learn(1, 0.5, [0.1, 0.2]), "decision 1 has its costs already"),
+    ("B", lambda p: p.learn(1, 0.5, [0.1, 0.2]), "decision 1 already has its costs"),
     ("B", lambda p: p.learn(2, 0.5, [0.1]), "costs must have shape (2,), but got (1,)"),
     ("B", lambda p: p.learn(2, 0.5, 0.1), "costs must have shape (2,), but got ()"),
     ("B", lambda p: p.learn(2, 0.5, [0.1, NAN]), "costs[1] must be finite, but got nan"),

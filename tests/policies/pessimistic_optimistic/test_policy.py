@@ -270,18 +270,16 @@ def test_each_part_of_an_outcome_is_taken_once():
     decision = policy.decide(unit_rows(rng, 3, 4), unit_rows(rng, 3, 3))
     policy.learn(decision, reward=0.5)
     assert policy.pending == (0,)
-    with pytest.raises(tr.InvalidInput, match="decision 0 has its reward already"):
+    with pytest.raises(tr.InvalidInput, match="decision 0 already has its reward"):
         policy.learn(decision, reward=0.5, costs=[0.1, 0.1])
     policy.learn(decision, costs=[0.1, 0.2])
     assert policy.pending == ()
     np.testing.assert_array_equal(policy.totals, [0.1, 0.2])
-    with pytest.raises(
-        tr.InvalidInput, match="decision 0 has had its whole outcome already, or was forgotten"
-    ):
+    with pytest.raises(tr.InvalidInput, match="decision 0 already has its whole outcome, or was forgotten"):
         policy.learn(decision, costs=[0.1, 0.2])
     other = policy.decide(unit_rows(rng, 3, 4), unit_rows(rng, 3, 3))
     policy.learn(other, costs=[0.1, 0.2])
-    with pytest.raises(tr.InvalidInput, match="decision 1 has its costs already"):
+    with pytest.raises(tr.InvalidInput, match="decision 1 already has its costs"):
         policy.learn(other, costs=[0.1, 0.2])
 
 

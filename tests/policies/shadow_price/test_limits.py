@@ -147,5 +147,5 @@ def test_what_can_not_be_changed_leaves_no_trace(rule, given, message):
     assert equal_states(before, policy.hooks.state())
     assert policy.hooks.settings() == settings
     assert policy.rules is MIXED
-    with pytest.raises(tr.InvalidInput, match="give shift="):
+    with pytest.raises(tr.InvalidInput, match="pass shift="):
         Setting("before").make().change_limit(0, 0.5)

@@ -209,7 +209,7 @@ class TestLateOutcomes:
         (decision,) = play(policy, setting, 1, learn=False)
         _, W, _ = next(rounds(0, 1))
         policy.learn(decision, 1.0)
-        with pytest.raises(tr.InvalidInput, match="reward already"):
+        with pytest.raises(tr.InvalidInput, match="already has its reward"):
             policy.learn(decision, 1.0)
         policy.learn(decision, **setting.outcome(W, decision.row))
         with pytest.raises(tr.InvalidInput, match="already"):

@@ -369,7 +369,7 @@ def test_what_the_policy_cant_do_is_logged_once_and_stands_in_the_state(
 
     assert len(logged()) == 2
     assert all(one.startswith("experiment 'torn': ") for one in logged())
-    assert "no choice of actions keeps this beside the other rules" in logged()[0]
+    assert "no choice of actions keeps this along with the other rules" in logged()[0]
     digest = bench.digest()
     bench.reopened()
     assert bench.digest() == digest

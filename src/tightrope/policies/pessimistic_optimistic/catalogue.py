@@ -1,4 +1,4 @@
-"""Decisions among many fixed actions, or under many constraints: the choice of the full computation at a fraction of the work."""
+"""Decisions among many fixed actions, or under many constraints: the same choice as the full computation, for far less work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ids = NDArray[np.int64]
 
 
 class Scores:
-    """For one catalogue: upper bounds of the widths, which outlast a round, and room for penalties, rewards and values."""
+    """For one catalogue: upper bounds of the widths, kept between rounds, and room for penalties, rewards and values."""
 
     def __init__(self, bounds: Array) -> None:
         self.table = np.zeros((4, len(bounds)))
@@ -40,7 +40,7 @@ class LazyChoices:
     def choose(
         self, features: Any, costs: Any, core: Array
     ) -> tuple[int, Array, Ids, Array | Callable[[], Array], Array | None]:
-        """The row, its φ, the rows shown in an explanation, the numbers behind them, and dense costs; moves the queue in `core`."""
+        """The row, its φ, the rows to show in an explanation, their numbers, and dense costs; moves the queue in `core`."""
         model, K = self.model, self.K
         if isinstance(features, Catalogue):
             phi, columns = features.features, features.columns

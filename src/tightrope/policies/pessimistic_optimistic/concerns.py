@@ -14,17 +14,17 @@ from tightrope.policies.watch import FIRST_LOOK
 from tightrope.schedules import Schedule
 from tightrope.validation import Array
 
-# So high must the typical optimistic reward be for nearly all to be at the limit of 1: at 1.04 three in four were, at 1.6 all.
+# If the typical optimistic reward is this high, nearly all are at the limit of 1: at 1.04 three in four were, at 1.6 all.
 CLIPPED = 1.25
-# Beyond this a round is not named.
+# Beyond this round, no round is named.
 _FAR = 10**12
 
 
 class OutsideRewards:
-    """Rewards outside [0, 1]: how many, from what to what, and how far in sum of squares. Not saved, as nothing that was told is.
+    """Rewards outside [0, 1]: how many, their range, and the sum of squared distances. Not saved, like all reports.
 
     The paper's rewards have means in [0, 1] and noise that is 1-sub-Gaussian, so a reward may well lie outside; but the squares of
-    the distances then sum to about one for each reward at most, and are told where they are clearly more.
+    the distances then sum to about one per reward at most, and are reported if they are clearly more.
     """
 
     __slots__ = ("count", "far", "high", "low", "squares")
@@ -34,7 +34,7 @@ class OutsideRewards:
         self.far = False
 
     def note(self, rewards: Any, n_learnt: int) -> bool:
-        """Look at rewards that were learnt, of so many; whether there is something to tell."""
+        """Look at newly learnt rewards and the number learnt so far; returns whether there is something to report."""
         given = np.atleast_1d(np.asarray(0.0 if rewards is None else rewards, dtype=float))
         distances = np.maximum(-given, given - 1.0)
         outside = distances > 0.0
@@ -63,7 +63,7 @@ class OutsideRewards:
 
 
 class Standing(NamedTuple):
-    """Where a policy stands: its rounds, rules in words, schedules in `core`, horizon, ranges of costs (K, 2), models and δ."""
+    """A policy's current state: its rounds, rules in words, schedules in `core`, horizon, ranges of costs (K, 2), models and δ."""
 
     rounds: int
     words: tuple[str, ...]
@@ -77,7 +77,7 @@ class Standing(NamedTuple):
 
 
 def tightening(at: Standing) -> list[Concern]:
-    """ε_t is above what any action gives back under some rule, by the range of its costs: the rule's queue can only grow."""
+    """ε_t exceeds what any action gives back under some rule, by the range of its costs: the rule's queue can only grow."""
     n, K = at.rounds, len(at.words)
     if n < FIRST_LOOK or not K:
         return []
@@ -91,7 +91,7 @@ def tightening(at: Standing) -> list[Concern]:
             "epsilon above every cost",
             f"{at.words[k]}: in round {n + 1:,} it is tightened by ε = {eps:.3g}, but no action gives back more "
             f"than {back[k]:.3g}, so the tightened rule can't be met {_until(at, float(back[k]))}"
-            f"{f'; the same holds of {others} more' if others else ''}.",
+            f"{f'; the same holds for {others} more' if others else ''}.",
             f"The shadow-price policy tightens nothing; for this policy {_capped(at)}a horizon that is long beside that, or an "
             "`epsilon` below what actions give back.",
         )
@@ -106,14 +106,14 @@ def clipped(at: Standing) -> list[Concern]:
         return []
     radius = hooks.radius(model, _confidence(at, n + 1.0) if model.n_features else n + 1.0)
     least = hooks.least_optimism(model, radius)
-    # A model that can tell has a bonus.
+    # A model that has a least optimism has a bonus.
     if least is None or not least >= CLIPPED:
         return []
     return [
         Concern(
             "rewards at the clip",
             f"After {learnt:,} rewards the confidence radius is {radius:.3g}, and with it the optimistic reward of every "
-            "action is at its limit of 1 as a rule: the choice depends on costs, and hardly on what was learnt of rewards.",
+            "action is usually at its limit of 1: the choice depends on costs, and hardly on the rewards learnt.",
             f"A `bonus` of the reward model well below {model.bonus:g} (which promises less), fewer features, or the shadow-price "
             "policy.",
         )
@@ -121,7 +121,7 @@ def clipped(at: Standing) -> list[Concern]:
 
 
 def norms(at: Standing) -> list[Concern]:
-    """‖θ̂‖ is above m by more than its error."""
+    """‖θ̂‖ exceeds m by more than its error."""
     n = at.rounds
     if n < FIRST_LOOK:
         return []
@@ -145,7 +145,7 @@ def norms(at: Standing) -> list[Concern]:
 
 
 def remedy_of_totals(at: Standing) -> str:
-    """What helps where totals stay above zero, and why they do, as far as ε_t and δ tell."""
+    """The remedy for totals that stay above zero, and why they do, as far as ε_t and δ show."""
     own = f"{_capped(at)}a longer horizon or a smaller `epsilon`"
     remedy = f"The shadow-price policy corrects its prices by the totals themselves; for this policy {own}."
     eps, delta = epsilon(at, at.rounds + 1), at.slater
@@ -167,12 +167,12 @@ def _confidence(at: Standing, t: float) -> float:
 
 
 def _capped(at: Standing) -> str:
-    """The variant that helps where costs are seen before acting, if it is not in use."""
+    """The variant that helps if costs are seen before acting, unless it is already in use."""
     return 'tightening "capped", ' if at.cost is None and not at.capped else ""
 
 
 def _until(at: Standing, slack: float) -> str:
-    """Up to which round ε_t is above `slack`, in words."""
+    """The round until which ε_t is above `slack`, in words."""
     low = high = at.rounds + 1
     while epsilon(at, high) > slack:
         if high > _FAR or slack <= 0.0:
@@ -187,6 +187,6 @@ def _until(at: Standing, slack: float) -> str:
 
 
 def _rounded_up(value: float) -> str:
-    """A number with two digits that is not below `value`."""
+    """`value` rounded up to two digits."""
     digit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return f"{math.ceil(value / digit) * digit:g}"

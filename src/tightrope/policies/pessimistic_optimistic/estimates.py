@@ -1,4 +1,4 @@
-"""Optimism about rewards and costs: r̂ and W̌ of the actions on offer, by compiled kernels where a model has them."""
+"""Optimism about rewards and costs: r̂ and W̌ of the actions on offer, by compiled kernels if a model has them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ids = NDArray[np.int64]
 
 
 def require_valid(offer: Offer, reward: Model, cost: Model | None, known: Ids) -> None:
-    """Name the entry that the kernels refuse; `known` are the columns of costs that are seen before acting."""
+    """Name the entry that the kernels refuse; `known` are the columns of costs seen before acting."""
     for name, rows, model in (("features", offer.phi, reward), ("cost_features", offer.psi, cost)):
         if rows is not None and model is not None:
             require_readable(name, rows, model)
@@ -31,7 +31,7 @@ def require_valid(offer: Offer, reward: Model, cost: Model | None, known: Ids) -
 
 
 def optimistic_choice(model: Any, offer: Offer, core: Array, trace: Array, x: Array | None) -> int:
-    """The row chosen by r̂ and W, the numbers behind it into trace, its φ into x; moves the queue. −1 where input is not valid."""
+    """The row chosen by r̂ and W; its numbers go into trace, its φ into x; moves the queue. −1 if the input is not valid."""
     ids, phi, W = offer.ids, offer.phi, offer.W
     if hooks.compiled(model) == "ridge":
         return int(kernels.decide_ridge(phi, ids, W, model.flat, core, trace, x))
@@ -52,7 +52,7 @@ def optimistic_choice(model: Any, offer: Offer, core: Array, trace: Array, x: Ar
 def optimistic_costs(
     model: Any, psi: Array | None, ids: Ids, core: Array, ranges: Array, columns: Ids, W: Array
 ) -> None:
-    """W̌ into the columns of W (J, K) that are seen after acting: lower bounds, clipped to what is known of the costs."""
+    """W̌ into the columns of W (J, K) that are seen after acting: lower bounds, clipped to the known range of the costs."""
     if hooks.compiled(model) == "ridge" and psi is not None:
         one_row = len(psi) < len(ids)
         kernels.optimistic_costs_ridge(

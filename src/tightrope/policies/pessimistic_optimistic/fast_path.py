@@ -19,7 +19,7 @@ from tightrope.validation import Array
 
 
 class RidgePath(FastPath):
-    """For ridge models. `measure`, where δ is measured, takes note of the costs of a round."""
+    """For ridge models. `measure` notes the costs of a round, if δ is measured."""
 
     before = Kernels(kernels.decide_ridge, kernels.decide_ridge_by_usage, (LINE,))
     after = Kernels(

@@ -1,4 +1,4 @@
-"""The policy: one round in two steps, what may be refused, then what changes the state."""
+"""The policy: each round in two steps, first everything that can fail, then everything that changes the state."""
 
 from __future__ import annotations
 
@@ -62,46 +62,46 @@ class CompiledState(NamedTuple):
 
 @register("pessimistic-optimistic")
 class PessimisticOptimistic(Constrained):
-    """Maximise reward while every expected cumulative cost comes to stay at or below 0 (`docs/bounds.md` says from which round on).
+    """Maximise reward while every expected cumulative cost ends up at or below 0 (`docs/bounds.md` says from which round on).
 
-    Before that round totals may be above 0 for long, and `concerns` says so.
+    Before that round, totals may be above 0 for a long time, and `concerns` says so.
 
-    Each round it picks the action with the highest r̂ − (1/V_t) Σ_k W_k Q_k: r̂ is LinUCB's optimistic reward, Q is a virtual
-    queue for each constraint that grows by the cost of what was chosen plus ε_t. Costs are seen before acting
-    (algorithm A), or learnt by a linear model from what is seen after acting (algorithm B: give `cost`), or some each
-    way (rules with `seen="after"`).
+    Each round it picks the action with the highest r̂ − (1/V_t) Σ_k W_k Q_k: r̂ is LinUCB's optimistic reward, and Q has a virtual
+    queue for each constraint, which grows by the cost of the chosen action plus ε_t. Costs are seen before acting
+    (algorithm A), or learnt by a linear model from those seen after acting (algorithm B: pass `cost`), or some of
+    each (rules with `seen="after"`).
 
     Parameters
     ----------
     constraints : int, Rules, or a sequence of "before" and "after"
-        K; or rules in words, which also state ranges, names and what is seen when; or for each constraint when its cost is seen.
+        K; or rules in words, which also state ranges, names and when costs are seen; or "before" or "after" for each constraint.
     reward : Model or str
-        Model of the reward, or the name of one, such as "linear"; sizes that were not typed come from the rules and the first
-        context. The policy works on a copy, so a model that has learnt already is a warm start.
+        Model of the reward, or the name of one, such as "linear"; sizes that you leave out come from the rules and the first
+        context. The policy works on a copy, so you can pass a trained model as a warm start.
     cost : Model or str, optional
-        Model of the costs that are seen after acting, where there are any; "linear" by default.
+        Model of the costs that are seen after acting, if there are any; "linear" by default.
     context : Encoder, or sequence of names; optional
-        What makes numbers of contexts that are rows of a table, as for `ShadowPrice`.
+        Turns contexts that are table rows into numbers, as for `ShadowPrice`.
     slater : float, optional
-        δ in (0, 1]: some mixture of actions keeps every expected cost at or below −δ. None measures it from the costs
-        seen so far (see `docs/no-constants.md`), which is refused where V must come from δ and costs are seen only after acting.
+        δ in (0, 1]: some mixture of actions keeps every expected cost at or below −δ. With None, it is measured from the costs
+        seen so far (see `docs/no-constants.md`); this is refused if V needs δ and costs are seen only after acting.
     horizon : int, optional
-        T of the formulas. None runs for ever, with T := t.
+        T in the formulas. With None the policy runs for ever, with T := t.
     V, epsilon : Power, optional
-        Schedules V_t and ε_t; the paper's for the case at hand by default.
+        Schedules V_t and ε_t; by default the paper's for your setting.
     tightening : "paper" or "capped"
-        "paper" is the algorithm as published. "capped" has min(ε_t, δ/2) in place of ε_t, and max(0, r̂) in place of r̂: until
-        ε_t ≤ δ no mixture of actions can meet what the published one asks for, and its queues push one rule at another's expense.
-        For costs seen before acting: where they are learnt, a large ε_t makes up for estimates that are optimistic. What is proved
-        of it: `docs/bounds.md`.
+        "paper" is the algorithm as published. "capped" uses min(ε_t, δ/2) instead of ε_t, and max(0, r̂) instead of r̂: until
+        ε_t ≤ δ no mixture of actions can meet what the published one asks for, and its queues favour one rule at another's expense.
+        Use it for costs seen before acting: if costs are learnt, a large ε_t makes up for optimistic estimates. `docs/bounds.md`
+        says what is proved about it.
     cost_range : pair or (K, 2), optional
-        What the costs are known to lie in; clips the estimates of costs seen after acting. Rules set it themselves.
+        The known range of the costs; clips the estimates of costs seen after acting. Rules set it themselves.
     seed : int
-        Of the sample on which δ is measured.
+        Seed of the sample on which δ is measured.
 
     Examples
     --------
-    Two actions; the better one costs 0.5 a round, the other gives 0.5 back.
+    Two actions; the better one costs 0.5 per round, the other gives 0.5 back.
 
     >>> import tightrope as tr
     >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=1000)
@@ -193,14 +193,14 @@ class PessimisticOptimistic(Constrained):
 
     @property
     def slater(self) -> float | None:
-        """δ as given, or as measured so far; None where V does not come from it."""
+        """δ as given, or as measured so far; None if V does not depend on it."""
         return self._meter.value if self._meter is not None else self._delta
 
     def _compiled_state(self) -> CompiledState:
         return CompiledState(self._reward, self._cost, self._ranges, self._input.columns, self._core)
 
     def _compiles(self) -> bool:
-        """Whether a whole run can be compiled: not where δ is measured, which needs an LP, nor for a model without kernels."""
+        """Whether a whole run can be compiled: not if δ is measured, which needs an LP, or if a model has no kernels."""
         models = (hooks.compiled(self._reward), "none" if self._cost is None else hooks.compiled(self._cost))
         return self._meter is None and None not in models and not self._shift.any()
 
@@ -209,7 +209,7 @@ class PessimisticOptimistic(Constrained):
         return [*concerns.tightening(at), *concerns.clipped(at), *concerns.norms(at)]
 
     def concerns(self) -> list[Concern]:
-        """Those of every policy, and rewards that do not lie in [0, 1]."""
+        """The concerns of every policy, and rewards outside [0, 1]."""
         return [*Constrained.concerns(self), *self._outside.concerns()]
 
     def _remedy_of_totals(self, constraints: Sequence[int]) -> str:
@@ -262,7 +262,7 @@ class PessimisticOptimistic(Constrained):
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
         shift = self._shift
         if self._rule_costs is not None and shift.any():
-            # Of a rule that is not in force nothing is shifted.
+            # If a rule is not in force, nothing is shifted.
             shift = shift.copy()
             shift[self._rule_costs.force(pending[4]).unseen] = 0.0
         self._cost.learn(pending[3], np.asarray(costs - shift), pending[1])
@@ -285,10 +285,10 @@ class PessimisticOptimistic(Constrained):
         group: Any = None,
         encoder: Encoder | None = None,
     ) -> None:
-        """Teach the models what was logged before this policy goes live: t, the queue and the totals stay as they are.
+        """Train the models on logged decisions before this policy goes live; t, the queue and the totals do not change.
 
-        The log may be of any policy whose choices depended on nothing but what the features tell. All rows are checked first.
-        Arguments are those of `ShadowPrice.warm_start`, in the paper's units.
+        Any policy may have written the log if its choices depended only on what the features show. All rows are checked first.
+        The arguments are those of `ShadowPrice.warm_start`, in the paper's units.
 
         Examples
         --------
@@ -307,7 +307,7 @@ class PessimisticOptimistic(Constrained):
         self._note_outside(log.rewards)
 
     def _own_background(self) -> list[BackgroundWork]:
-        """The measuring of δ.
+        """The measurement of δ.
 
         >>> import tightrope as tr
         >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1)
@@ -376,7 +376,7 @@ class PessimisticOptimistic(Constrained):
         estimates.require_valid(offer, self._reward, self._cost, self._input.known_columns)
 
     def _choose_by(self, offer: Offer, core: Array) -> tuple[int, Array, Array | None]:
-        """The row chosen, the numbers behind it and its φ; moves the queue in `core`, and nothing else."""
+        """The row chosen, its numbers and its φ; moves the queue in `core`, and nothing else."""
         ids, W, psi, group = offer.ids, offer.W, offer.psi, offer.group
         if self._cost is not None:
             if psi is not None and not kernels.rows_are_valid(psi):
@@ -386,7 +386,7 @@ class PessimisticOptimistic(Constrained):
             estimates.optimistic_costs(self._cost, psi, ids, core, ranges, columns, W)
             W[:, columns] += shift
             if self._rule_costs is not None:
-                # Outside its group a rule's cost is known to be 0.
+                # A rule's cost is known to be 0 outside its group.
                 W[:, self._rule_costs.force(group).idle] = 0.0
         trace = np.empty(kernels.trace_size(len(ids), self._n_constraints))
         x = np.empty(self._reward.n_features) if self._reward.n_features else None
@@ -402,7 +402,7 @@ class PessimisticOptimistic(Constrained):
 
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
         if forced is not None:
-            # The queue moves by its cost, as if nothing else were on offer.
+            # The queue moves by this row's cost, as if nothing else were on offer.
             offer = offer.only([forced])
         psi = offer.psi
         row, trace, x = self._choose_by(offer, self._core)
@@ -449,7 +449,7 @@ class PessimisticOptimistic(Constrained):
             kernels.core_views(self._core).limits[:] = schedules.cap(self.slater or 0.0), 0.0
 
     def _fast_path(self) -> RidgePath | None:
-        """Compiled code for what comes, opened where there is any: it knows nothing of a shift."""
+        """Compiled code for the next rounds, if there is any: it can't handle a shift."""
         if self._fast is None and RidgePath.fits(self._reward, self._cost) and not self._shift.any():
             measure = None if self._meter is None else self._meter.offer
             kept = self._reward, self._cost, self._core, self._ranges, self._pending
@@ -457,10 +457,10 @@ class PessimisticOptimistic(Constrained):
         return self._fast
 
     def _set_shift(self, shift: Array) -> None:
-        """Costs seen after acting are so much larger than the model learns them, (K_after,).
+        """Costs seen after acting are larger by this much than the model learns them, (K_after,).
 
-        A ridge model can't restate what it has learnt under another limit: it goes on with costs as they were when it began, and
-        the policy adds the shift to what it predicts.
+        A ridge model can't restate what it learnt under another limit: it continues with costs as they were at the start, and
+        the policy adds the shift to its predictions.
         """
         self._shift, self._fast = shift, None
 

@@ -31,7 +31,7 @@ FLOOR = 1e-3
 class SlaterMeter:
     """A uniform sample of at most 1,024 cost matrices, and δ̂ recomputed on them when the number of rounds doubles.
 
-    `measured` is called when δ̂ is another one. Where measuring is `deferred`, it is `BackgroundWork`.
+    `measured` is called when δ̂ changes. If measuring is `deferred`, it is `BackgroundWork`.
     """
 
     def __init__(self, K: int, seed: int, measured: Callable[[], None] = lambda: None) -> None:
@@ -40,16 +40,16 @@ class SlaterMeter:
         self.value = FLOOR
         self.random = random_state(seed)[0]
         self.matrices: list[Array] = []
-        # The numbers of the decisions that were made on them.
+        # The numbers of the decisions that these matrices belong to.
         self.decisions: list[int] = []
         self.deferred = False
         self._measured = measured
-        # How many rounds had been seen when δ̂ was measured, and when that was tried last, maybe in vain.
+        # How many rounds had been seen when δ̂ was measured, and at the last attempt, which may have failed.
         self._measured_at = 0
         self._tried_at = 0
 
     def offer(self, W: Array, decision: int = NO_DECISION) -> None:
-        """Take note of the costs (J, K) that a decision is made on, and measure δ afresh if rounds have doubled."""
+        """Note the costs (J, K) behind a decision, and measure δ again if the number of rounds has doubled."""
         self.seen += 1
         if len(self.matrices) < KEPT:
             self.matrices.append(W.copy())
@@ -62,11 +62,11 @@ class SlaterMeter:
             try:
                 self.take(job())
             except SolverError as error:
-                # The round's decision stands whether or not an LP could be solved; δ is measured again when rounds have doubled.
+                # The round's decision stands whether or not the LP was solved; δ is measured again when rounds have doubled.
                 warnings.warn(f"δ stays at {self.value:g}: {error}", RuntimeWarning, stacklevel=4)
 
     def due(self) -> Callable[[], Result] | None:
-        """Where the number of rounds has doubled: what measures δ on those that were seen until now."""
+        """The measurement of δ on the rounds seen so far, if their number has doubled."""
         if self.seen.bit_length() <= max(self._measured_at, self._tried_at).bit_length() or not self.matrices:
             return None
         self._tried_at = rounds = self.seen
@@ -78,7 +78,7 @@ class SlaterMeter:
         return job
 
     def take(self, result: Result) -> None:
-        """Go on with a δ that was measured when so many rounds had been seen."""
+        """Continue with a δ that was measured after this many rounds."""
         rounds, value = result
         if not self._measured_at < rounds <= self.seen:
             raise InvalidInput(
@@ -89,10 +89,10 @@ class SlaterMeter:
         self._measured()
 
     def prepare(self) -> None:
-        """Nobody waits for δ: the one that is there is good enough."""
+        """Don't wait for δ: the current one is good enough."""
 
     def forget(self, decisions: Collection[int]) -> None:
-        """Drop the costs that some decisions were made on; δ̂ stays until it is measured again."""
+        """Drop the costs behind some decisions; δ̂ stays until it is measured again."""
         stay = [i for i, one in enumerate(self.decisions) if one not in decisions]
         self.matrices = [self.matrices[i] for i in stay]
         self.decisions = [self.decisions[i] for i in stay]
@@ -131,14 +131,14 @@ class SlaterMeter:
 
 
 def random_state(seed: int) -> NDArray[np.uint64]:
-    """Where the draws of a sample begin, as it is saved."""
+    """The initial state of a sample's draws, as it is saved."""
     return np.array([seed & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
 
 
 def slater_meter(
     slater: Any, V: Any, capped: bool, K: int, late: int, seed: int, measured: Callable[[], None]
 ) -> SlaterMeter | None:
-    """What measures δ, where V or the cap on ε must come from it and it was not given; `measured` hears of a new δ."""
+    """The measurement of δ, if V or the cap on ε needs it and it was not given; `measured` is called with a new δ."""
     if (V is not None and not capped) or slater is not None or K == 0:
         return None
     if late:
@@ -158,7 +158,7 @@ def measure(matrices: list[Array]) -> float:
     """
     from tightrope import lp  # takes long to import
 
-    # Rules often give the same costs in every round: each matrix enters once, with its frequency.
+    # Rules often give the same costs in every round: each distinct matrix enters once, with its frequency.
     times: dict[tuple[int, bytes], int] = {}
     distinct: list[Array] = []
     for W in matrices:

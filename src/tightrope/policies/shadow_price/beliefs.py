@@ -1,4 +1,4 @@
-"""What is believed of rewards and costs, of the actions on offer and of remembered rounds: by kernels, or in one call for all."""
+"""Predictions of rewards and costs, for the actions on offer and for remembered rounds: by kernels, or in one call for all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINE, _NO_IDS = np.empty(0), np.empty(0, dtype=np.int64)
 
 
 class Rewards(NamedTuple):
-    """Of n rows: means and standard deviations (n,); how far each of M members is from the mean (M, n), where one is followed."""
+    """For n rows: means and standard deviations (n,); each member's distance from the mean (M, n), if one is followed."""
 
     means: Array
     deviations: Array
@@ -29,13 +29,13 @@ class Rewards(NamedTuple):
 
 
 class Beliefs:
-    """The models of rewards and of the costs that are seen after acting, in `columns`, as far as `sampling` asks them."""
+    """The models of rewards and of the costs seen after acting, in `columns`, as far as `sampling` needs them."""
 
     def __init__(
         self, reward: Any, cost: Model | None, sampling: str = "normal", columns: Ids = _NO_IDS
     ) -> None:
         self.reward, self.cost, self.sampling, self.columns = reward, cost, sampling, columns
-        # Whether compiled code can ask both.
+        # Whether compiled code can use both.
         self.compiled = (
             sampling == "normal"
             and reward is not None  # which may have no sizes yet
@@ -76,7 +76,7 @@ class Beliefs:
         return means, spreads
 
     def costs_on_offer(self, offer: Offer, force: NDArray[np.bool_] | None) -> tuple[Array, Array]:
-        """Means and standard deviations of the costs that are seen after acting, (J, K_after), 0 for rules not in force."""
+        """Means and standard deviations of the costs seen after acting, (J, K_after), 0 for rules not in force."""
         means, sds = self.costs(offer.psi, offer.ids)
         if force is None:
             return means, sds
@@ -84,7 +84,7 @@ class Beliefs:
         return means * late, sds * late
 
     def learn_costs(self, psi: Array | None, costs: Array, action: int, unseen: Sequence[int] | Ids) -> None:
-        """Of a rule that is not in force nothing is seen: its model is told what it believes already."""
+        """A rule that is not in force shows no cost: its model learns its own prediction instead."""
         cost: Any = self.cost
         if len(unseen):
             believed = np.reshape(cost.means(None if psi is None else psi[None, :], np.array([action])), -1)
@@ -93,7 +93,7 @@ class Beliefs:
         cost.learn(psi, costs, action)
 
     def shift_costs(self, shifts: Array) -> None:
-        """Costs that are seen after acting have grown by so much, (K_after,)."""
+        """Add this much, (K_after,), to the costs seen after acting."""
         cost: Any = self.cost
         for i, by in enumerate(shifts.tolist()):
             if by:
@@ -106,7 +106,7 @@ class Beliefs:
         return 2 * J + int(shadow.room_size(J, K, width))
 
     def copy(self) -> Beliefs:
-        """One whose models may take note of what they are shown, which only those with kernels do."""
+        """A copy whose models may record what they are shown, which only models with kernels do."""
 
         def own(model: Any) -> Any:
             return model.copy() if model is not None and hooks.compiled(model) == "standardised" else model
@@ -150,7 +150,7 @@ class Beliefs:
         costs = solve.costs.reshape(-1, K)
         for r, entry in enumerate(entries, start=i):
             if entry.force is not None:
-                # Of a rule that was not in force the cost is 0, which no draw changes.
+                # The cost of a rule that was not in force is 0, and no draw changes it.
                 costs[solve.offsets[r] : solve.offsets[r + 1], columns[~entry.force[columns]]] = 0.0
 
     def _rewards(self, phi: Sequence[Array | None], ids: Sequence[Ids]) -> Rewards:
@@ -166,7 +166,7 @@ class Beliefs:
 
 
 def _normal(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> tuple[Array, Array]:
-    """Means and standard deviations, (n, n_outputs) each; the latter 0 where a model has nothing but means."""
+    """Means and standard deviations, (n, n_outputs) each; the latter are 0 if a model has only means."""
     if hooks.compiled(model) == "standardised":
         seen = [model.seen(one, own) for one, own in zip(rows, ids)]
         return (
@@ -191,7 +191,7 @@ def _normal(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> tup
 
 
 def _means(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Array:
-    """Means, (n, n_outputs); 0 of what was never seen."""
+    """Means, (n, n_outputs); 0 for anything never seen."""
     if hooks.compiled(model) == "standardised":
         return _normal(model, rows, ids)[0]
     said, n = _asked(type(model).means, model, rows, ids)
@@ -200,7 +200,7 @@ def _means(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Arra
 
 
 def _members(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Array:
-    """What each member expects, (M, n, n_outputs). What it can't tell, every other member takes to be far above all else."""
+    """Each member's prediction, (M, n, n_outputs). An unknown one is far above all else for one member, far below for the next."""
     said, n = _asked(hooks.members, model, rows, ids)
     if said.ndim < 2 or len(said) == 0 or said.shape[1] != n:
         raise InvalidInput(
@@ -221,14 +221,14 @@ def _deviations(members: Array) -> Array:
 
 
 def _wide(means: Array, sds: Array) -> float:
-    """What was never seen is as uncertain as can be: ten times wider than all that is known."""
+    """Anything never seen is as uncertain as possible: ten times wider than everything known."""
     return float(10.0 * (1.0 + np.abs(means).max() + sds.max()))
 
 
 def _asked(
     ask: Callable[[Any, Any, Any], Any], model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]
 ) -> tuple[Array, int]:
-    """What a model says of all these rounds in one call, a copy, and how many rows that were."""
+    """A copy of a model's predictions for all these rounds, from one call, and the number of rows."""
     actions = ids[0] if len(ids) == 1 else np.concatenate(ids)
     each = [rows_for_each(one, len(own)) for one, own in zip(rows, ids)]
     given = [one for one in each if one is not None]
@@ -242,7 +242,7 @@ def _rounds(ids: Sequence[Ids]) -> list[slice]:
 
 
 def _one_after_the_other(rows: list[Array | None]) -> tuple[Array, Ids]:
-    """Features in one line, and where each starts."""
+    """Features in one row, and where each starts."""
     given = [one for one in rows if one is not None]
     if not given:
         return _LINE, np.zeros(len(rows) + 1, dtype=np.int64)

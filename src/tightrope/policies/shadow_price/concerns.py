@@ -1,4 +1,4 @@
-"""What the shadow-price policy can't do as it is asked to: rules that can't be met on what was seen."""
+"""What the shadow-price policy can't do: meet rules that can't be met on what it has seen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONFLICT = (
 
 
 def hopeless(policy: Watched, unmet: NDArray[np.bool_], late: NDArray[np.int64]) -> list[Concern]:
-    """Rules whose price is at its limit while their mean cost stays above zero; not of costs that were hardly ever seen."""
+    """Rules whose price is at its limit while their mean cost stays above zero; not if their costs were hardly ever seen."""
     if policy.rounds < FIRST_LOOK or not unmet.any():
         return []
     if 2 * costs_awaited(policy.hooks) >= policy.rounds:
@@ -33,8 +33,8 @@ def hopeless(policy: Watched, unmet: NDArray[np.bool_], late: NDArray[np.int64])
     return [
         Concern(
             "rules that can't be met",
-            f"On what was seen in {policy.rounds:,} rounds, no choice of actions keeps this beside the other rules: {which}.",
-            f"{_CONFLICT} A limit can be changed while running.",
+            f"In the {policy.rounds:,} rounds seen, no choice of actions keeps this along with the other rules: {which}.",
+            f"{_CONFLICT} You can change a limit while the policy runs.",
         )
     ]
 
@@ -43,7 +43,7 @@ def remedy_of_totals(unmet: NDArray[np.bool_], constraints: Sequence[int]) -> st
     if unmet[list(constraints)].any():
         return _CONFLICT
     return (
-        "What is owed is being paid back if some mix of actions leaves slack: `policy.conflict()`, or `tightrope oracle SPEC`, "
+        "The excess is being paid back if some mix of actions leaves slack: `policy.conflict()`, or `tightrope oracle SPEC`, "
         "says whether one does. More `caution`, the `guard` for costs that are known before acting, or a log of past rounds to "
         "start from keep totals further from zero."
     )

@@ -1,4 +1,4 @@
-"""What is behind a decision of the shadow-price policy: numbers by action, prices in words, exact probabilities."""
+"""The numbers behind a decision of the shadow-price policy: per action, prices in words, exact probabilities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tightrope.policies.shadow_price.sampling import gap_probabilities, member_p
 from tightrope.rules import Units
 from tightrope.validation import Array
 
-# For more actions than this probabilities are not computed: they would take a second and more.
+# Probabilities are not computed for more actions than this: it would take a second or more.
 MOST_ACTIONS = 1024
 
 
@@ -27,7 +27,7 @@ def labels_of(read: OfferReader, units: Units) -> Labels:
 
 
 def n_constraints(trace: Array, J: int) -> int:
-    """K of a trace: the rules of today may be others."""
+    """K of a trace: the current rules may be different."""
     return (len(trace) - 5 * J) // (J + shadow.TRACE_VECTORS)
 
 
@@ -49,7 +49,7 @@ def parts(trace: Array, J: int) -> dict[str, Array]:
 def choice_probabilities(trace: Array, J: int, sampling: Sampling) -> Array:
     """The probability of every action on offer; the guard's ban counts.
 
-    Exact to 1e-6 where normal laws are drawn from (`tightrope.kernels.probabilities`), else to rounding.
+    Exact to 1e-6 if draws are from normal laws (`tightrope.kernels.probabilities`), otherwise to rounding.
     """
     if J > MOST_ACTIONS:
         raise InvalidInput(
@@ -59,7 +59,7 @@ def choice_probabilities(trace: Array, J: int, sampling: Sampling) -> Array:
     mean, deviation, value, mark, costs, _ = shadow.trace_parts(J, K)
     if sampling is None:
         found, room = np.empty(J), np.empty(3 * J + probabilities.probabilities_room(J))
-        # One that was read from a journal can't be written to, which would be another type for the compiler.
+        # A trace from a journal is read-only, which would be another type for the compiler.
         whole = trace if trace.flags.writeable else trace.copy()
         probabilities.allowed_probabilities(whole, mean, deviation, mark, found, room)
         return found
@@ -70,7 +70,7 @@ def choice_probabilities(trace: Array, J: int, sampling: Sampling) -> Array:
 
 
 def wall_penalties(seen: dict[str, Array]) -> Array:
-    """What the wall below zero takes from each action's value, by rule (J, K)."""
+    """How much the wall below zero takes off each action's value, by rule (J, K)."""
     start = np.where(seen["start"] > 0.0, seen["start"], 1.0)
 
     def potential(s: Array) -> Array:
@@ -94,13 +94,13 @@ def unpack_trace(
         "probabilities": choice_probabilities(trace, J, sampling)
         if J <= MOST_ACTIONS
         else np.full(J, np.nan),
-        # A decision that was recorded under other rules is read by the policy of today.
+        # The current policy also reads decisions recorded under other rules.
         "words": price_words(seen, units, names) if len(names) == len(seen["price"]) else (),
     }
 
 
 def price_words(seen: dict[str, Array], units: Units, names: Sequence[str]) -> tuple[str, ...]:
-    """Each price and what it is made of, in the rule's own units.
+    """Each price and its parts, in the rule's own units.
 
     >>> zeros = np.zeros(1)
     >>> seen = {"price": zeros + 0.31, "shadow": zeros + 0.28, "correction": zeros + 0.01, "total": zeros - 4.0}

@@ -1,4 +1,4 @@
-"""The rounds that prices are made from: what was on offer in them, each distinct round once, with how often it is remembered."""
+"""The rounds that prices are computed from: what was on offer, each distinct round once, with how often it is remembered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ids = NDArray[np.int64]
 class Remembered(NamedTuple):
     """One round: ids on offer (J,), φ and ψ (a row for each, or one for all), costs known before (J, K), rules in force (K,).
 
-    Features of a `catalogue` are the catalogue's own array, not a copy, and are told apart by which it is, not by their numbers.
+    Features of a `catalogue` are the catalogue's own array, not a copy; they are compared by identity, not by their numbers.
     """
 
     ids: Ids
@@ -35,12 +35,12 @@ class Remembered(NamedTuple):
     catalogue: bool = False
 
     def mark(self) -> float:
-        """A number that equal rounds share, and others hardly ever do."""
+        """A number that equal rounds share, and different ones hardly ever do."""
         rows = _NONE if self.phi is None or self.catalogue else self.phi.reshape(-1)
         return float(_fingerprint()(rows, self.W.reshape(-1), shadow.MARKS))
 
     def kept(self) -> Remembered:
-        """The same with arrays of its own, but for the features of a catalogue."""
+        """The same round with arrays of its own, except for the features of a catalogue."""
         ids, phi, psi, W, force, catalogue = self
         W = W.copy()
         if catalogue:
@@ -58,7 +58,7 @@ class Remembered(NamedTuple):
         )
 
     def key(self) -> bytes:
-        """What two equal rounds have in common, and no others."""
+        """A key that is the same for equal rounds and only for those."""
         parts = [self.ids.tobytes(), self.W.tobytes()]
         for rows in (self.phi, self.psi):
             if rows is not None:
@@ -84,7 +84,7 @@ def remembered(offer: Offer, read: OfferReader) -> Remembered:
 
 
 def logged_rounds(log: Lessons, read: OfferReader) -> list[Remembered]:
-    """What was on offer in logged rounds, where one x serves all actions and no cost is known before acting; else nothing."""
+    """The offers of logged rounds, if one x serves all actions and no cost is known before acting; otherwise nothing."""
     models = [model for model in (read.reward, read.cost) if model is not None]
     unknown = len(read.known_columns) > 0 or any(model.n_actions is None for model in models)
     if read.cost is None or read.rules is not None or unknown:
@@ -112,9 +112,9 @@ def _fingerprint() -> Any:
 
 
 class RoundMemory:
-    """Slots, one for each remembered round, and the distinct rounds that they hold, numbered, lowest free number first.
+    """Slots, one for each remembered round, and the distinct rounds in them, numbered, lowest free number first.
 
-    `decisions` has for each slot the number of the decision that was made in the round.
+    `decisions` has for each slot the number of the decision made in that round.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class RoundMemory:
     def remember(
         self, slot: int, entry: Remembered, mark: float, own: bool = False, decision: int = NO_DECISION
     ) -> None:
-        """A round, with its mark, into a slot, the next one or one that is taken. `own`: nobody else has its arrays."""
+        """Put a round, with its mark, into a slot: the next one, or an occupied one. `own`: nobody else has its arrays."""
         if entry.catalogue and entry.phi is not None:
             self._share(entry.phi)
         if slot < len(self.slots):
@@ -171,7 +171,7 @@ class RoundMemory:
             self.decisions.append(decision)
 
     def forget(self, decisions: Collection[int]) -> bool:
-        """Drop the rounds of some decisions; whether there were any. A round that others were equal to stays for them."""
+        """Drop the rounds of some decisions; returns whether there were any. A round shared with other decisions stays for them."""
         stay = []
         for slot, decision in enumerate(self.decisions):
             if decision in decisions:
@@ -188,7 +188,7 @@ class RoundMemory:
         del self.slots[slots:], self.decisions[slots:]
 
     def sample(self, most_rows: float) -> tuple[list[Remembered], Array]:
-        """The distinct rounds in order of their numbers, with their weights: as many as have no more than so many rows."""
+        """The distinct rounds in order of their numbers, with their weights; rounds are added until they have this many rows."""
         entries: list[Remembered] = []
         weights, rows = [], 0
         for entry, count in zip(self.entries, self.counts):
@@ -199,7 +199,7 @@ class RoundMemory:
         return entries, np.array(weights)
 
     def restate(self, change: Array) -> None:
-        """Add so much (K,) to the costs of every round, where the rules are in force."""
+        """Add this much (K,) to the costs of every round in which the rules are in force."""
         for number, entry in enumerate(self.entries):
             if entry is not None:
                 by = change if entry.force is None else change * entry.force
@@ -207,7 +207,7 @@ class RoundMemory:
         self._mark_all()
 
     def _share(self, rows: Array) -> None:
-        """Let a catalogue be known by its array: one of the same numbers, as a restored memory has, gives way to it."""
+        """Identify a catalogue by its array: it replaces an array with the same numbers, such as a restored memory has."""
         if any(known is rows for known in self._catalogues):
             return
         held = {id(entry.phi): entry.phi for entry in self.entries if entry is not None and entry.catalogue}
@@ -250,9 +250,9 @@ class RoundMemory:
     # Save and restore
 
     def arrays(self, others: Sequence[Remembered] = ()) -> tuple[Arrays, Ids]:
-        """The state, by name, with other rounds behind those that are remembered; and where among all of them the others are.
+        """The state, by name, with other rounds after the remembered ones; and where in that list the others are.
 
-        Most of them are remembered too, and are kept once.
+        Most of the others are remembered too, and are stored once.
         """
         used = [number for number, entry in enumerate(self.entries) if entry is not None]
         kept = [entry for entry in self.entries if entry is not None]
@@ -280,7 +280,7 @@ class RoundMemory:
 
 
 def pack(entries: Sequence[Remembered]) -> Arrays:
-    """Rounds as arrays; an array that several share is written once."""
+    """Rounds as arrays; an array that several rounds share is written once."""
     shared: dict[int, tuple[int, Array]] = {}
 
     def kept(rows: Array | None) -> int:

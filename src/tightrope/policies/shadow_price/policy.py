@@ -1,4 +1,4 @@
-"""The policy: one round in two steps, what may be refused, then what changes the state."""
+"""The policy: each round in two steps, first everything that can fail, then everything that changes the state."""
 
 from __future__ import annotations
 
@@ -46,52 +46,52 @@ if TYPE_CHECKING:
 
 @register("shadow-price")
 class ShadowPrice(Constrained):
-    """Maximise reward under rules on running totals, with nothing to set.
+    """Maximise reward under rules on running totals, with nothing to tune.
 
     Every rule has a price: the reward that one more unit of its limit would earn. It comes from the dual of the allocation program
-    on remembered rounds, solved anew whenever the number of rounds has doubled, and is corrected in every round by the running
-    total. An action's value is its estimated reward less the prices of its costs, drawn from its posterior (Thompson sampling), and
-    the highest is chosen. `docs/shadow-price.md` has the formulas, and what was measured. Nothing is promised beyond what
+    on remembered rounds, solved again whenever the number of rounds has doubled, and is corrected in every round by the running
+    total. An action's value is its estimated reward minus the prices of its costs, drawn from its posterior (Thompson sampling);
+    the highest value wins. `docs/shadow-price.md` has the formulas and the measurements. Nothing is promised beyond what
     `guarantees` says: that totals stay at or below zero is measured, not proved, unless `guard` is on and every round offers an
     action that breaks no rule.
 
-    Costs may be seen before acting, after (give `cost`), or some each way (rules with `seen="after"`). Features, rewards and costs
-    come in any unit.
+    Costs may be seen before acting, after (pass `cost`), or some of each (rules with `seen="after"`). Features, rewards and costs
+    may be in any unit.
 
     Parameters
     ----------
     constraints : int, Rules, or a sequence of "before" and "after"
-        K; or rules in words, which also state names, ranges and what is seen when; or for each constraint when its cost is seen.
+        K; or rules in words, which also state names, ranges and when costs are seen; or "before" or "after" for each constraint.
     reward : Model or str
-        Model of the reward, or the name of one: "linear", "logistic", "auto", …. Sizes that were not typed come from the rules
-        (actions) and from the first context or the encoder (features). Of `Ridge`, `DisjointRidge` and `ArmMeans` only the size
-        counts, not `bonus`, `m` and `ridge`.
+        Model of the reward, or the name of one: "linear", "logistic", "auto", …. Sizes that you leave out come from the rules
+        (actions) and from the first context or the encoder (features). For `Ridge`, `DisjointRidge` and `ArmMeans` only the size
+        matters; `bonus`, `m` and `ridge` have no effect.
     cost : Model or str, optional
-        Model of the costs that are seen after acting, where there are any; "linear" by default.
+        Model of the costs that are seen after acting, if there are any; "linear" by default.
     context : Encoder, or sequence of names; optional
-        What makes numbers of contexts that are rows of a table. Without it a row must have nothing but numbers, in the order of
+        Turns contexts that are table rows into numbers. Without an encoder a row must contain only numbers, in the order of
         these names, or of the first row.
     explore : float
-        Standard deviations of the draws, as a part of the posterior's; less earns more as a rule, and may miss the best for good.
+        Standard deviation of the draws, relative to the posterior's. Less usually earns more, but may miss the best for good.
     caution : float
-        How many of their standard deviations totals are kept below zero.
+        How many of their standard deviations the totals are kept below zero.
     memory : int
-        Rounds that are remembered for the prices.
+        How many rounds are remembered for the prices.
     guard : bool
-        Never let a total whose cost is known beforehand rise above zero where some action avoids it; else take the least excess.
+        Never let a total whose cost is known beforehand rise above zero if some action avoids it; otherwise take the least excess.
     seed : int
-        Of the draws.
+        Seed of the draws.
     cost_range : pair or (K, 2), optional
-        What costs seen after acting lie in, where that is known: it says how uncertain they are before any was seen.
+        The range of costs seen after acting, if it is known: it says how uncertain they are before any is seen.
     sampling : "normal", "members" or "gaps", optional
-        How actions are drawn: from normal laws, by following one of the reward model's members, or by inverse gap weighting. By
-        default as the reward model says.
+        How actions are drawn: from normal laws, by following one of the reward model's members, or by inverse gap weighting. The
+        reward model sets the default.
     half_life : float, optional
-        Rounds after which what is remembered for the prices counts half; for worlds that change.
+        Number of rounds after which a remembered round counts half in the prices; for worlds that change.
 
     Examples
     --------
-    Rules are all that it must be told.
+    All you have to pass is the rules.
 
     >>> import tightrope as tr
     >>> rules = tr.Rules([tr.Capacity("icu", at_most=0.2)], actions=["icu", "surgery", "other"])
@@ -99,7 +99,7 @@ class ShadowPrice(Constrained):
     >>> decision = policy.decide({"age": 41.0, "fever": 38.5})
     >>> policy.learn(decision, reward=1.0)
 
-    Two actions; the better one costs 5 a round, the other gives 5 back.
+    Two actions; the better one costs 5 per round, the other gives 5 back.
 
     >>> import tightrope as tr
     >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
@@ -159,8 +159,8 @@ class ShadowPrice(Constrained):
         self._prices = Prices.new(self._beliefs, known, self._given)
         self._ledger = Totals.on(self._prices.vector(shadow.TOTALS), self._prices.vector(shadow.RESTS))
         self._memory = RoundMemory()
-        # Compiled code for plain arrays, from the first decision on, and the number of the first that must take the careful way
-        # again, for it has prices to work on.
+        # Compiled code for plain arrays, from the first decision on, and the number of the first one that must take the careful
+        # path again, because it has to work on prices.
         self._fast: ShadowPath | None = None
         self._wake = 0
         self._label()
@@ -199,7 +199,7 @@ class ShadowPrice(Constrained):
     # Learn
 
     def _book_costs(self, costs: Array) -> None:
-        """They are in the totals already, in place of what was booked for them."""
+        """The costs are already in the totals, in place of their bookings."""
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
         self._prices.note_unit(self._reward, reward)
@@ -212,7 +212,7 @@ class ShadowPrice(Constrained):
         self._beliefs.learn_costs(psi, costs, action, self._unseen(group))
 
     def forget(self, decision: Decision | int) -> None:
-        """Drop a pending decision: its outcome will never come, and what was booked for its costs is taken back."""
+        """Drop a pending decision: its outcome will never come, and the booking for its costs is reversed."""
         number = self._pending.number_of(decision)
         self._prices.release(self._pending[number])
         self._pending.close(number)
@@ -224,19 +224,19 @@ class ShadowPrice(Constrained):
             self._set_alarm()
 
     def _settled(self) -> None:
-        """Where no outcome is awaited nothing is booked, not even what rounding has left."""
+        """If no outcome is awaited, nothing is booked, not even a rounding error."""
         if not self._pending:
             self._prices.vector(shadow.BOOKED)[:] = 0.0
 
     def _unseen(self, group: Any) -> Any:
-        """Which costs are not seen after acting, for rules that are not in force."""
+        """Which costs are not seen after acting, because their rules are not in force."""
         return [] if self._rule_costs is None else self._rule_costs.force(group).unseen
 
     # What the policy knows
 
     @property
     def prices(self) -> Array:
-        """λ by the totals as they stand, (K,): the reward that one more unit of what each rule counts would earn."""
+        """λ at the current totals, (K,): the reward that one more unit of what each rule counts would earn."""
         return self._units.unit_prices(self._dual())
 
     def _dual(self) -> Array:
@@ -244,7 +244,7 @@ class ShadowPrice(Constrained):
 
     @property
     def expected_totals(self) -> Array:
-        """`totals` with the estimates of those that are still to come."""
+        """`totals` plus the estimates of costs still to come."""
         return self.totals + self._prices.vector(shadow.BOOKED)
 
     @property
@@ -253,11 +253,11 @@ class ShadowPrice(Constrained):
         return np.asarray(self._prices.vector(shadow.INFEASIBLE) != 0.0)
 
     def conflict(self) -> Conflict | None:
-        """The rules that can't be met together on what is remembered, and the smallest relaxation; None where all can be."""
+        """The rules that can't be met together on the remembered rounds, and the smallest relaxation; None if all can be met."""
         return find_conflict(self._memory, self._beliefs, self._units, self._input.constraints)
 
     def _cost_of_rules(self) -> WithoutRules | None:
-        """About what each rule costs: mean rewards with and without it; None if too little is known or rules can't be met."""
+        """Roughly what each rule costs: mean rewards with and without it; None if too little is known or rules can't be met."""
         names = self._input.constraints
         return rewards_without_rules(self.rounds, self._memory, self._beliefs, names)
 
@@ -300,25 +300,25 @@ class ShadowPrice(Constrained):
         offers: Sequence[Mapping[str, Any] | Offer] | None = None,
         encoder: Encoder | None = None,
     ) -> None:
-        """Teach the models what was logged before this policy goes live; rounds and totals stay as they are.
+        """Train the models on logged decisions before this policy goes live; rounds and totals do not change.
 
         Parameters
         ----------
         features : (n, d) array, or (n, p) for a model with parameters for each action; None for arms
-            φ of what was done.
-        actions : (n,) ids or names; None where no model tells actions apart
+            φ of the actions taken.
+        actions : (n,) ids or names; None if no model tells actions apart
         rewards : (n,) array
-        costs : (n, K_after) array, optional; (n,) where K_after is 1
+        costs : (n, K_after) array, optional; (n,) if K_after is 1
             The costs that are seen after acting.
         cost_features : (n, d_w) array, optional
-            ψ of what was done; `features` by default.
+            ψ of the actions taken; `features` by default.
         offers : sequence of mappings or of `Offer`, optional
-            What was on offer in those rounds or in others, each as the arguments of `decide`: prices are made from them from the
-            first decision on. Where one x serves all actions and no cost is known before acting, `features` say it already.
+            What was on offer in those rounds or in others, each as the arguments of `decide`: prices use them from the
+            first decision on. If one x serves all actions and no cost is known before acting, `features` is enough.
         usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
-            With rules, in place of costs: what was used, as `learn` takes it, and the group of each context.
+            With rules, instead of costs: what was used, as for `learn`, and the group of each context.
         encoder : Encoder, optional
-            What makes numbers of features that are rows of a table, here and in offers.
+            Turns features that are table rows into numbers, here and in offers.
 
         Examples
         --------
@@ -358,18 +358,18 @@ class ShadowPrice(Constrained):
         shift: float | None = None,
         forgive: bool = False,
     ) -> None:
-        """Move the limit of a rule while running: what is remembered and learnt is restated, and prices are solved for anew.
+        """Move the limit of a rule while running: what is remembered and learnt is restated, and prices are solved for again.
 
         Parameters
         ----------
         rule : str or int
             The name of a constraint, as `rules.names` has it, or its number.
         limit : float
-            The new limit, of a policy with rules.
+            The new limit, for a policy with rules.
         shift : float
-            Of one without: by how much all its costs change, which is minus the change of an upper limit.
+            Without rules: how much all its costs change, which is minus the change of an upper limit.
         forgive : bool
-            An excess over the old limit is forgiven; by default it is paid back.
+            Whether to forgive an excess over the old limit; by default it is paid back.
         """
         if self._asked:
             raise InvalidInput("limits can't change before the first decision: change the rules.")
@@ -393,7 +393,7 @@ class ShadowPrice(Constrained):
         self._set_alarm()
 
     def _restate_late(self, shifts: Array) -> None:
-        """Costs seen after acting have grown by so much, (K_after,): restate what was learnt of them and what is booked."""
+        """Costs seen after acting have grown by this much, (K_after,): restate what was learnt about them and what is booked."""
         self._beliefs.shift_costs(shifts)
         self._prices.restate_booked(self._pending, shifts, self._unseen)
 
@@ -413,7 +413,7 @@ class ShadowPrice(Constrained):
         self._set_alarm()
 
     def _rolled_back(self, same_costs_awaited: bool) -> None:
-        # Where the same outcomes are awaited, what was booked for them is what it was, to the bit.
+        # If the same outcomes are awaited, their bookings are the same, to the bit.
         if not same_costs_awaited:
             self._prices.book_again(self._pending.values())
 

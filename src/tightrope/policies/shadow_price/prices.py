@@ -20,17 +20,17 @@ from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.policies.state_file import Arrays, part_of
 from tightrope.validation import Array
 
-# A solve that a refit starts waits until the last one is over, as many rounds again, and at least so many.
+# A refit starts a solve only when the last one is over and as many rounds again have passed, at least this many.
 LEAST_WAIT = 8.0
-# The multiplications that a row of a model without kernels is taken to be worth: some microseconds.
+# How many multiplications a row of a model without kernels counts as: some microseconds.
 PLAIN_ROW = 1000.0
 
 
 class Prices:
     """`core` is what one round moves (`kernels.shadow`); `columns` are the constraints that are seen after acting.
 
-    `refits` (3,): how often the models of rewards and costs were fitted anew when the last solve began, and the round from which
-    another fit is reason enough for one.
+    `refits` (3,): how often the models of rewards and costs had been refitted when the last solve began, and the round from which
+    another fit is reason enough for a new solve.
     """
 
     def __init__(self, core: Array, columns: NDArray[np.int64], seed: int, row_work: float) -> None:
@@ -47,7 +47,7 @@ class Prices:
 
     @classmethod
     def new(cls, beliefs: Beliefs, known: NDArray[np.bool_], settings: Mapping[str, Any]) -> Prices:
-        """Those of a policy that has decided nothing; `known` are the constraints that are seen before acting."""
+        """Prices of a policy that has decided nothing; `known` marks the constraints seen before acting."""
         explore, caution, memory, guard, half_life = (
             settings[name] for name in ("explore", "caution", "memory", "guard", "half_life")
         )
@@ -61,14 +61,14 @@ class Prices:
         return found
 
     def in_force(self) -> Array:
-        """λ by the totals as they stand, (K,), as multiplied with costs."""
+        """λ at the current totals, (K,), as multiplied with costs."""
         trace, core = np.zeros(shadow.TRACE_VECTORS * self.K), self.core.copy()
         if core[shadow.ROUNDS]:
             shadow.set_prices(core, trace, 0)
         return trace[: self.K]
 
     def cost_sizes(self) -> Array:
-        """The typical size of a cost, (K,): of one that can be chosen, or of those that were seen, if that is more."""
+        """The typical size of a cost, (K,): of one that can be chosen, or of those seen, if that is larger."""
         size, square, moved = (self.vector(k) for k in (shadow.SIZE, shadow.SQUARE, shadow.MOVED))
         seen = np.sqrt(moved / max(1.0, shadow.rounds_that_count(self.core)))
         return np.asarray(np.maximum(square / np.where(size > 0.0, size, 1.0), seen))
@@ -76,7 +76,7 @@ class Prices:
     # One round
 
     def step(self, offer: Offer, beliefs: Beliefs, force: NDArray[np.bool_] | None, forced: int) -> Step:
-        """Weigh what is on offer, choose, and move on by a round; `forced`: the row that somebody else has chosen, or −1."""
+        """Weigh what is on offer, choose, and advance by a round; `forced` is the row if somebody else chose it, or −1."""
         J, K, columns, core = len(offer.ids), self.K, self.columns, self.core
         trace, spreads = np.empty(shadow.trace_size(J, K)), np.zeros((J, K))
         _, deviations, values, _, costs_at, rules_at = shadow.trace_parts(J, K)
@@ -100,7 +100,7 @@ class Prices:
         return Step(row, trace, sampling, (None if x is None else x.copy(), booked))
 
     def _draw(self, believed: Rewards, spreads: Array, trace: Array, learnt: int) -> tuple[int, Sampling]:
-        """A row that is not drawn from normal laws, and how; prices are set."""
+        """A row that is not drawn from normal laws, and how it was drawn; prices are already set."""
         J = len(believed.means)
         _, deviations, values, *_ = shadow.trace_parts(J, self.K)
         if believed.members is None:
@@ -113,7 +113,7 @@ class Prices:
     # Work between decisions
 
     def work(self, memory: RoundMemory, beliefs: Beliefs) -> None:
-        """Start a solve where it is time, and go on with the one in progress."""
+        """Start a solve if it is time, and continue the one in progress."""
         core, K = self.core, self.K
         t = float(core[shadow.ROUNDS]) + 1.0
         fits = beliefs.fits()
@@ -134,7 +134,7 @@ class Prices:
             self.solve = None
 
     def draw_rounds(self, beliefs: Beliefs, solve: PriceSolve, i: int, n: int) -> None:
-        """Draw rounds i … i + n − 1 of a sample with the models of now, each of which is asked once for all of them."""
+        """Draw rounds i … i + n − 1 of a sample with the current models; each model is called once for all of them."""
         core, K, seed = self.core, self.K, self.seed
         entries = solve.entries[i : i + n]
         if beliefs.compiled:
@@ -146,7 +146,7 @@ class Prices:
         first = int(solve.offsets[i])
         solve.costs[first * K : first * K + costs.size] = costs.reshape(-1)
         if beliefs.sampling == "gaps":
-            # All is played by its means.
+            # Everything is played by its means.
             spreads[:] = 0.0
         for r, entry in enumerate(entries, start=i):
             J, row = len(entry.ids), int(solve.offsets[r])
@@ -163,7 +163,7 @@ class Prices:
             solve.sums[:] += solve.weights[r] * (drawn if spread is None else spread), solve.weights[r]
 
     def next_work(self, made: int) -> int:
-        """The number of the first decision that has prices to work on, `made` having been made."""
+        """The number of the first decision that has to work on prices, after `made` decisions."""
         if not self.K:
             return NEVER
         if self.solve is not None:
@@ -178,7 +178,7 @@ class Prices:
     # What outcomes and operators move
 
     def note_unit(self, model: Any, reward: float) -> None:
-        """Before a reward is learnt the careful way: the first that is not 0 says what the unit of all is."""
+        """Called before a reward is learnt on the careful path: the first nonzero reward sets the unit for all."""
         if (
             reward != 0.0
             and hooks.compiled(model) == "standardised"
@@ -187,7 +187,7 @@ class Prices:
             shadow.correct_reward_unit(self.core, abs(reward))
 
     def take_costs(self, z: Array, costs: Array, cost: Any) -> Array | None:
-        """Costs seen after acting, before their model learns them: into the totals, in place of what was booked; gives ψ."""
+        """Add costs seen after acting to the totals, in place of their bookings, before their model learns them; returns ψ."""
         p = cost.n_features
         spread = cost.spread if hooks.compiled(cost) == "standardised" else np.empty(0)
         shadow.take_costs(costs, z, p, self.columns, self.core, spread)
@@ -201,7 +201,7 @@ class Prices:
         self.vector(shadow.BOOKED)[self.columns] -= self.booked(pending)
 
     def book_again(self, pending: Iterable[Pending]) -> None:
-        """What is booked for costs to come, from the decisions that await them."""
+        """The bookings for costs to come, from the decisions that await them."""
         booked = self.vector(shadow.BOOKED)
         booked[:] = 0.0
         for one in pending:
@@ -213,11 +213,11 @@ class Prices:
         shifts: Array,
         unseen: Callable[[Any], Sequence[int] | NDArray[np.int64]],
     ) -> None:
-        """Costs seen after acting have grown by so much, (K_after,): restate what is booked. `unseen`: of a group, not in force."""
+        """Costs seen after acting have grown by this much, (K_after,): restate bookings. `unseen`: a group's costs not in force."""
         for number, (awaits, _, _, z, group, _) in pending.items():
             if awaits & AWAITS_COSTS and z is not None:
                 booked = shifts.copy()
-                # For a rule that is not in force nothing is booked.
+                # Nothing is booked for a rule that is not in force.
                 booked[unseen(group)] = 0.0
                 behind = z[-len(shifts) :] + booked
                 pending.restate(number, np.concatenate([z[: -len(shifts)], behind]))
@@ -226,7 +226,7 @@ class Prices:
     def begin_anew(
         self, which: Sequence[int], memory: RoundMemory, beliefs: Beliefs, forgive: bool = False
     ) -> None:
-        """Scales, corrections and prices of rules whose limits have changed; an excess is paid back or forgiven."""
+        """Update scales, corrections and prices of rules whose limits changed; an excess is paid back or forgiven."""
         rounds = 1.0 if forgive else max(1.0, float(shadow.rounds_that_count(self.core)))
         self._measure_again(which, rounds, memory, beliefs)
         self.vector(shadow.CORRECTION)[which] = 0.0
@@ -240,7 +240,7 @@ class Prices:
     def _measure_again(
         self, which: Sequence[int], rounds: float, memory: RoundMemory, beliefs: Beliefs
     ) -> None:
-        """The scales of rules on the costs that are remembered, as if they had been seen for so many rounds."""
+        """The scales of rules on the remembered costs, as if those had been seen for this many rounds."""
         entries, weights = memory.sample(np.inf)
         if not entries:
             return
@@ -264,7 +264,7 @@ class Prices:
             memory.remember(int(self.core[shadow.SLOT]), entry, mark, decision=decision)
 
     def remember_offers(self, memory: RoundMemory, offers: list[Remembered], beliefs: Beliefs) -> None:
-        """Keep the last of rounds from before, as many as may be kept; a solve starts with the next decision."""
+        """Remember the last of these earlier rounds, as many as fit; a solve starts with the next decision."""
         if not offers:
             return
         core = self.core
@@ -281,7 +281,7 @@ class Prices:
         if fresh:
             self._measure_again(list(range(self.K)), 1.0, memory, beliefs)
             known = self.vector(shadow.KNOWN) != 0.0
-            # One round's worth: its ratio is the typical cost. What has moved the totals is nothing yet.
+            # One round's worth: its ratio is the typical cost. Nothing has moved the totals yet.
             square, size = self.vector(shadow.SQUARE), self.vector(shadow.SIZE)
             m = np.divide(square, size, out=np.zeros_like(square), where=size > 0.0)
             square[:], size[:] = m * m, m
@@ -293,13 +293,13 @@ class Prices:
     def forgot(self, memory: RoundMemory) -> None:
         self.core[shadow.REMEMBERED], self.core[shadow.MARK] = len(memory), 0.0
         if self.solve is not None:
-            # Its sample is of rounds that are gone.
+            # Its sample consists of rounds that are gone.
             self.solve_next()
 
     # Save, restore, go on
 
     def arrays(self, memory: RoundMemory) -> Arrays:
-        """All but `core`, with the memory, whose rounds a solve in progress shares."""
+        """Everything but `core`, with the memory, whose rounds a solve in progress shares."""
         solve = self.solve
         rounds, places = memory.arrays(() if solve is None else solve.entries)
         parts = {"memory": rounds, "solve": {} if solve is None else {"places": places, **solve.arrays()}}
@@ -307,7 +307,7 @@ class Prices:
         return named | ({"refits": self.refits.copy()} if self.refits.any() else {})
 
     def load(self, arrays: Arrays) -> RoundMemory:
-        """Become what gave `arrays`; the memory that came with it."""
+        """Take on the state in `arrays`; returns the memory that belongs to it."""
         memory, kept = RoundMemory.restore(part_of(arrays, "memory/"))
         own = part_of(arrays, "solve/")
         self.solve = PriceSolve.restore(own, [kept[i] for i in own["places"]], self.K) if own else None
@@ -320,7 +320,7 @@ class Prices:
     def carry_over(
         self, old: Array, mine: Sequence[str], theirs: Sequence[str], memory: RoundMemory, same: bool
     ) -> None:
-        """Go on where the core `old` stands: rounds, and of constraints by the same name all that is kept. `same`: costs, too."""
+        """Continue from the core `old`: rounds, and everything about constraints with the same name. `same`: costs, too."""
         heads = (shadow.ROUNDS, shadow.SOLVES, shadow.RHO)
         self.core[list(heads)] = old[list(heads)]
         for k, name in enumerate(mine):
@@ -340,7 +340,7 @@ class Prices:
 
 
 class Step(NamedTuple):
-    """One round: the row, the numbers behind it, how it was drawn; φ of it, and ψ with the costs that are booked behind it."""
+    """One round: the row, its numbers, how it was drawn; its φ, and its ψ followed by the booked costs."""
 
     row: int
     trace: Array
@@ -349,7 +349,7 @@ class Step(NamedTuple):
 
 
 class CompiledState(NamedTuple):
-    """What an engine that runs whole simulations works on: models and arrays themselves, not copies."""
+    """What an engine that runs whole simulations works on: the models and arrays themselves, not copies."""
 
     reward: Any
     cost: Any

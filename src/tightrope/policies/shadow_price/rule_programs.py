@@ -1,4 +1,4 @@
-"""What allocation programs on remembered rounds say of the rules: which can't be met together, and what each costs in reward."""
+"""What allocation programs on remembered rounds say about rules: which can't be met together, and what each costs in reward."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.shadow_price.memory import RoundMemory
 from tightrope.rules import Units
 
-# Of a conflict: rows of the program at most, and what is rounding, in typical costs.
+# For a conflict: the most rows in the program, and the rounding error in typical costs.
 CONFLICT_ROWS = 20_000
 _TOLERANCE = 1e-7
-# Of what rules cost: so few rounds say nothing yet; so many rows are enough, and take some milliseconds for each rule that binds.
+# For the cost of rules: fewer rounds say nothing yet; this many rows are enough, and take some milliseconds per binding rule.
 LEAST_ROUNDS, MOST_ROWS = 100, 3000
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Constraints that can't be met together on average over the remembered rounds: without any one of them the others can.
+    """Constraints that can't be met together on average over the remembered rounds; drop any one and the others can be met.
 
-    `relaxation` says by how much limits would have to move, in the rules' own units; no smaller sum of moves does.
+    `relaxation` says by how much limits would have to move, in the rules' own units; no smaller sum of moves is enough.
     """
 
     rules: tuple[str, ...]
@@ -39,9 +39,9 @@ class Conflict:
 
 @dataclass(frozen=True)
 class WithoutRules:
-    """Mean rewards of the best choices on `rounds` remembered rounds, by what is believed of them now: estimates, not promises.
+    """Mean rewards of the best choices on `rounds` remembered rounds, by current predictions: estimates, not promises.
 
-    `reward` is earned under all rules, without[name] where that one alone is left out; the difference is what the rule costs.
+    `reward` is earned under all rules, without[name] if only that rule is left out; the difference is the cost of the rule.
     """
 
     reward: float
@@ -52,14 +52,14 @@ class WithoutRules:
 def find_conflict(
     memory: RoundMemory, beliefs: Beliefs, units: Units, names: Sequence[str]
 ) -> Conflict | None:
-    """The conflict among a policy's rules on what it remembers, by the means of its models; None where there is none."""
+    """The conflict among a policy's rules on its remembered rounds, by the means of its models; None if there is none."""
     K = len(names)
     if not K or not len(memory):
         return None
     from tightrope import lp  # takes long to import
 
     entries, weights = memory.sample(CONFLICT_ROWS)
-    # A rule among groups has room only where it counts.
+    # A rule for a group has room only where it counts.
     force = [np.ones(K) if entry.force is None else entry.force for entry in entries]
     units = Units(units.scales, np.average(force, axis=0, weights=weights))
     costs = units.totals(beliefs.expected_costs(entries)[0])
@@ -86,7 +86,7 @@ def rewards_without_rules(
     from tightrope import lp  # takes long to import
 
     entries, weights = memory.sample(MOST_ROWS)
-    # Copies: some models take note of what they are shown.
+    # Copies, because some models record what they are shown.
     beliefs = beliefs.copy()
     rewards = beliefs.rewards_of(entries).means
     costs = beliefs.expected_costs(entries)[0]

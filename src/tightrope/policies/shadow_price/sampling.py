@@ -16,16 +16,16 @@ from tightrope.validation import Array
 from tightrope.words import Text
 
 SAMPLINGS = ("normal", "members", "gaps")
-# The slots of draws of members: of the choice, then those of a solve that starts in the round; beyond all slots of `shadow`.
+# The slots for drawing members: for the choice, then for a solve that starts in the round; beyond all slots of `shadow`.
 MEMBER_SLOT = 3 * 2**30
-# γ = GAMMA √(n t) for n actions that may be taken, of gaps in units of ρ.
+# γ = GAMMA √(n t) for n actions that may be taken, with gaps in units of ρ.
 GAMMA = 3.0
-# A slope that leaves the best alone.
+# A slope that leaves only the best.
 STEEPEST = 1e300
 
 
 def sampling_for(stated: Any, reward: Model | None) -> str:
-    """The way that is stated, or the one that the reward model asks for; refused where the model can't be drawn from like that."""
+    """The given sampling, or the reward model's default; refused if the model can't be sampled that way."""
     if stated is not None and stated not in SAMPLINGS:
         raise InvalidInput(field="sampling", must=f"be one of {', '.join(SAMPLINGS)}", got=stated)
     if reward is None:  # which has no sizes yet
@@ -50,7 +50,7 @@ def sampling_for(stated: Any, reward: Model | None) -> str:
 
 
 def follow_member(J: int, core: Array, trace: Array, members: Array, seed: np.uint64) -> tuple[int, Members]:
-    """The best row for one member, drawn at random, and how; unknown costs are drawn from their normal laws as ever.
+    """The best row for one random member, and how it was drawn; unknown costs are drawn from their normal laws as usual.
 
     `members` (M, J): their distances from the mean reward. The trace is as `shadow.weigh` leaves it.
     """
@@ -65,20 +65,20 @@ def follow_member(J: int, core: Array, trace: Array, members: Array, seed: np.ui
 
 
 def member_of(seed: np.uint64, t: float, draw: int, M: int) -> int:
-    """Which of M members a draw of round t follows: 0 for the choice, then one for each round of a solve's sample."""
+    """Which of M members a draw in round t follows: 0 is for the choice, then one for each round of a solve's sample."""
     return int(kernels.uniforms(seed, 0, t, MEMBER_SLOT + draw)[0] * M)
 
 
 def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) -> tuple[int, Gaps]:
-    """A row by inverse gap weighting, and how.
+    """A row by inverse gap weighting, and how it was drawn.
 
-    `learnt`: outcomes behind the means, where they are counted. The trace is as `shadow.weigh` leaves it.
+    `learnt`: outcomes behind the means, if they are counted. The trace is as `shadow.weigh` leaves it.
     """
     K = int(core[shadow.CONSTRAINTS])
     means, deviations, values, marks, costs, _ = shadow.trace_parts(J, K)
     t = float(core[shadow.ROUNDS])
     if K == 0:
-        # No solve measures ρ where there are no prices: a mean over rounds, the later the more.
+        # No solve measures ρ if there are no prices: take a mean over rounds, with more weight on later ones.
         core[shadow.RHO] += (np.ptp(trace[:means]) - core[shadow.RHO]) * min(1.0, shadow.FADE / t)
     trace[values:marks] = trace[means:deviations]
     trace[deviations:values] = 0.0
@@ -96,7 +96,7 @@ def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) 
 def gap_probabilities(values: Array, allowed: Any, slope: float) -> Array:
     """Inverse gap weighting: an action whose value is Δ below the best has probability 1/(n + slope·Δ), the best has the rest.
 
-    n counts the actions that may be taken; of equal ones the lowest row is the best (Foster and Rakhlin 2020, `SquareCB`).
+    n counts the actions that may be taken; the lowest of equal rows is the best (Foster and Rakhlin 2020, `SquareCB`).
 
     >>> gap_probabilities(np.array([0.0, 1.0, 0.5]), np.ones(3, bool), 2.0).round(3)
     array([0.2 , 0.55, 0.25])
@@ -115,7 +115,7 @@ def gap_probabilities(values: Array, allowed: Any, slope: float) -> Array:
 
 
 def member_probabilities(means: Array, deviations: Array, allowed: Any, shifts: Array) -> Array:
-    """The mean over members of the probability that each row is the best; their share, where nothing is drawn beside the member."""
+    """The mean over members of the probability that each row is best; their share, if only the member is drawn."""
     rows = np.flatnonzero(allowed)
     found = np.zeros(len(means))
     n, sd = len(rows), np.ascontiguousarray(deviations[rows])

@@ -1,4 +1,4 @@
-"""A solve for prices that is spread over decisions: the sample that it is made on, and how far it has come."""
+"""A solve for prices that is spread over decisions: its sample, and its progress."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
 
-# Draws so many rounds of the sample, from the first that is not drawn, with the models of now; adds to `sums`.
+# Draws this many rounds of the sample, from the first undrawn one on, with the current models; adds to `sums`.
 Draw = Callable[["PriceSolve", int, int], None]
 
 
 class PriceSolve:
-    """The remembered rounds as they were when the solve began, drawn as the work goes on; its prices take effect at `deadline`.
+    """The remembered rounds as of the start of the solve, drawn as the work proceeds; its prices take effect at `deadline`.
 
-    `entries`, `weights`, `offsets`: the rounds and where their rows stand in `rewards` (R,) and `costs` (R·K,). `numbers` are the
+    `entries`, `weights`, `offsets`: the rounds and where their rows are in `rewards` (R,) and `costs` (R·K,). `numbers` is the
     state of a solve in the layout of `shadow_loop`.
     """
 
@@ -56,7 +56,7 @@ class PriceSolve:
 
     @property
     def sums(self) -> Array:
-        """Σ of weighted spreads and Σ of weights, of the rounds that are drawn."""
+        """Σ of weighted spreads and Σ of weights, over the rounds already drawn."""
         return self.numbers[SPREAD : WEIGHT + 1]
 
     @property
@@ -68,13 +68,13 @@ class PriceSolve:
         return float(self.numbers[DEADLINE])
 
     def work(self, t: float, core: Array, row_work: float, draw: Draw) -> bool:
-        """Go on in round t as far as a decision may wait, in the last round to the end; whether it is over."""
+        """Continue in round t as long as a decision may wait, in the last round to the end; returns whether it is done."""
         numbers, n = self.numbers, len(self.entries)
         last = bool(t >= numbers[DEADLINE])
         budget = math.inf if last else shadow.BUDGET
         i = int(numbers[DRAWN])
         if i < n:
-            # As many rounds as it takes to use up the budget.
+            # Enough rounds to use up the budget.
             used = (self.offsets[i + 1 :] - self.offsets[i]) * row_work
             drawn = min(int(np.searchsorted(used, budget)) + 1, n - i)
             draw(self, i, drawn)
