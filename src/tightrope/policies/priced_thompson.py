@@ -118,9 +118,6 @@ class PricedThompson(Policy):
     def _chosen(self, offer: Offer, choice: Choice) -> None:
         """Count the cost of the choice, or the estimate of it, and measure the offer."""
         seen: Seen = choice.note
-        if self._pending.made == 0:
-            # The first offer sets the units of the features.
-            self._believed(offer, Beliefs(self._reward, self._cost))
         units = self._units(seen)
         self._rho[0] = units.rho
         self._measured[0] += hooks.n_learnt(self._reward) >= _LEAST_LEARNT
@@ -167,10 +164,6 @@ class PricedThompson(Policy):
 
     def _seen(self, offer: Offer) -> Seen:
         models = Beliefs(self._reward, self._cost)
-        # A copy before the first decision: a proposal must not set the units of the features.
-        return self._believed(offer, models if self._pending.made else models.copy())
-
-    def _believed(self, offer: Offer, models: Beliefs) -> Seen:
         rewards = models.rewards(offer.phi, offer.ids)
         costs, unsure = offer.W, np.zeros(offer.W.shape)
         if self._cost is not None:

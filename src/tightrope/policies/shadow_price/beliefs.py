@@ -29,11 +29,20 @@ class Rewards(NamedTuple):
 
 
 class Beliefs:
-    """The models of rewards and of the costs that are seen after acting, in `columns`, as far as `sampling` asks them."""
+    """The models of rewards and of the costs that are seen after acting, in `columns`, as far as `sampling` asks them.
+
+    `looks_ahead`: deviations of rewards are the parts of them that draws need, less what later rounds bring anyway.
+    """
 
     def __init__(
-        self, reward: Any, cost: Model | None, sampling: str = "normal", columns: Ids = _NO_IDS
+        self,
+        reward: Any,
+        cost: Model | None,
+        sampling: str = "normal",
+        columns: Ids = _NO_IDS,
+        looks_ahead: bool = False,
     ) -> None:
+        self.looks_ahead = looks_ahead
         self.reward, self.cost, self.sampling, self.columns = reward, cost, sampling, columns
         # Whether compiled code can ask both.
         self.compiled = (
@@ -50,6 +59,11 @@ class Beliefs:
     def rewards(self, phi: Array | None, ids: Ids) -> Rewards:
         """Of the actions on offer."""
         return self._rewards([phi], [ids])
+
+    def look_ahead(self, phi: Array | None, ids: Ids, best: int) -> None:
+        """A round is decided in which row `best` is the best by the estimates."""
+        if self.looks_ahead and self.sampling != "gaps":
+            hooks.look_ahead(self.reward, phi, ids, best)
 
     def costs(self, psi: Array | None, ids: Ids) -> tuple[Array, Array]:
         """Means and standard deviations of the actions on offer, (J, n_outputs) each."""
@@ -93,14 +107,6 @@ class Beliefs:
                 one: Any = model
                 one.refresh(action if one.n_actions is not None else 0)
 
-    def copy(self) -> Beliefs:
-        """One whose models may take note of what they are shown, which only those with kernels do."""
-
-        def own(model: Any) -> Any:
-            return model.copy() if model is not None and hooks.compiled(model) == "standardised" else model
-
-        return Beliefs(own(self.reward), own(self.cost), self.sampling, self.columns)
-
     def draw_sample(
         self, core: Array, solve: PriceSolve, entries: Sequence[Remembered], i: int, seed: np.uint64
     ) -> None:
@@ -142,15 +148,16 @@ class Beliefs:
                 costs[solve.offsets[r] : solve.offsets[r + 1], columns[~entry.force[columns]]] = 0.0
 
     def _rewards(self, phi: Sequence[Array | None], ids: Sequence[Ids]) -> Rewards:
-        if self.sampling == "members":
-            members = _members(self.reward, phi, ids)[:, :, 0]
-            means = members.mean(axis=0)
-            return Rewards(means, _deviations(members), members - means)
         if self.sampling == "gaps":
             means = _means(self.reward, phi, ids)[:, 0]
             return Rewards(means, np.zeros(len(means)))
+        parts = hooks.drawn_parts(self.reward, np.concatenate(ids)) if self.looks_ahead else 1.0
+        if self.sampling == "members":
+            members = _members(self.reward, phi, ids)[:, :, 0]
+            means = members.mean(axis=0)
+            return Rewards(means, parts * _deviations(members), parts * (members - means))
         means, sds = _normal(self.reward, phi, ids)
-        return Rewards(means[:, 0], sds[:, 0])
+        return Rewards(means[:, 0], parts * sds[:, 0])
 
 
 def _normal(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> tuple[Array, Array]:

@@ -73,7 +73,7 @@ class ShadowPrice(Constrained):
         What makes numbers of contexts that are rows of a table. Without it a row must have nothing but numbers, in the order of
         these names, or of the first row.
     explore : float
-        Standard deviations of the draws, as a part of the posterior's; less earns more as a rule, and may miss the best for good.
+        What draws are multiplied with; less than 1 earns more as a rule, and may miss the best for good.
     caution : float
         How many of their standard deviations totals are kept below zero.
     memory : int
@@ -154,7 +154,7 @@ class ShadowPrice(Constrained):
         self._n_actions = self._input.n_actions
         self.sampling = sampling
         self._sampling = sampling_for(sampling, self._reward)
-        self._beliefs = Beliefs(self._reward, self._cost, self._sampling, after)
+        self._beliefs = Beliefs(self._reward, self._cost, self._sampling, after, looks_ahead=True)
         core = shadow.new_core(K, self.explore, self.caution, self.memory, self.guard, known, self.half_life)
         self._prices = Prices(core, after, self.seed, work_of_a_row(self._beliefs))
         self._ledger = Totals.on(self._prices.vector(shadow.TOTALS), self._prices.vector(shadow.RESTS))
@@ -536,6 +536,8 @@ class ShadowPrice(Constrained):
         row, trace, sampling, kept = self._step(
             offer, self._prices, self._beliefs, -1 if forced is None else forced
         )
+        best = shadow.best_mean(len(offer.ids), self._n_constraints, trace)
+        self._beliefs.look_ahead(offer.phi, offer.ids, int(best))
         self._prices.remember(self._memory, remembered(offer, self._input), self._pending.made)
         action = int(offer.ids[row])
         version = self._pending.version
@@ -554,9 +556,9 @@ class ShadowPrice(Constrained):
 
     def _weigh(self, offer: Offer) -> Quote:
         """What `_decide` would choose, all on copies."""
-        prices, beliefs = self._prices.copy(), self._beliefs.copy()
-        prices.work(self._memory, beliefs)
-        row, trace, sampling, _ = self._step(offer, prices, beliefs, -1)
+        prices = self._prices.copy()
+        prices.work(self._memory, self._beliefs)
+        row, trace, sampling, _ = self._step(offer, prices, self._beliefs, -1)
         action, pending = int(offer.ids[row]), self._pending
         proposed = Decision(
             action, row, pending.made, NOBODY, pending.version, offer.ids, trace, self._labels, sampling

@@ -35,8 +35,6 @@ def earned(made: int, memory: RoundMemory, beliefs: Beliefs, names: Sequence[str
     from tightrope import lp  # takes long to import
 
     entries, weights = memory.sample(MOST_ROWS)
-    # Copies: some models take note of what they are shown.
-    beliefs = beliefs.copy()
     rewards = beliefs.rewards_of(entries).means
     costs = beliefs.expected_costs(entries)[0]
     offsets = np.concatenate([[0], np.cumsum([len(entry.ids) for entry in entries])])
