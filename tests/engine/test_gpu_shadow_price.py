@@ -174,7 +174,7 @@ def test_so_it_does_with_extreme_numbers(name: str) -> None:
 @needs_compiler
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_rows_too_large_for_its_digits_leave_every_action_worth_a_number(precision: Any) -> None:
-    one = policy(tr.Ridge(3), explore=0.0, constraints=0)
+    one = policy(tr.Ridge(3), constraints=0)
     env = extreme(sizes=(1e-3, 1.0, 1e20, 1e30), rules=(1.0, 1.0), reward=1.0)
     (run,) = simulate_many(
         [one], env, 100, 11, 3, optimum=0.0, precision=precision, keep_choices=True, device=Host()

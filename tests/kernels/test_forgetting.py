@@ -114,13 +114,20 @@ class SlowStandardised:
 
     def __init__(self, rows, outcomes, actions, when):
         self.rows, self.outcomes, self.actions, self.when = rows, outcomes, actions, when
-        self.unit = math.sqrt(rows[0] @ rows[0])
 
     def weights(self, i):
         return 2.0 ** (-(self.when[i] - self.when[: i + 1]) / HALF_LIFE)
 
-    def extended(self, rows):
-        return np.column_stack([rows / self.unit, np.ones(len(rows))])
+    def extended(self, rows, learnt, g):
+        """In the units of block g after so many outcomes: those when it last had half as many rows again, or of its first row."""
+        mine = np.flatnonzero(self.actions[:learnt] == g)
+        then, renewal = mine[0] if len(mine) else learnt, 2
+        for count, i in enumerate(mine, start=1):
+            if count >= renewal:
+                then, renewal = i, math.floor(1.5 * count) + 1
+        return np.column_stack(
+            [rows / np.sqrt(np.mean(self.rows[: then + 1] ** 2, axis=0)), np.ones(len(rows))]
+        )
 
     def centre_and_spread(self, i):
         w, y = self.weights(i), self.outcomes[: i + 1, 0]
@@ -130,7 +137,7 @@ class SlowStandardised:
     def block(self, i, g, ridge):
         mine = self.actions[: i + 1] == g
         z, y, w = (
-            self.extended(self.rows[: i + 1][mine]),
+            self.extended(self.rows[: i + 1][mine], i + 1, g),
             self.outcomes[: i + 1, 0][mine],
             self.weights(i)[mine],
         )
@@ -145,9 +152,9 @@ def test_the_standardised_model_is_the_weighted_regression_about_the_weighted_me
     fresh = np.random.default_rng(1).normal(size=(4, 3))
     c, _ = slow.centre_and_spread(last)
     for g in range(3):
-        Sigma, z, y, w = slow.block(last, g, 2.0 / faded(ages, g))
+        Sigma, z, y, w = slow.block(last, g, 3.0 / faded(ages, g))
         theta = np.linalg.solve(Sigma, z.T @ (w * (y - c)))
-        expected = c + slow.extended(fresh) @ theta
+        expected = c + slow.extended(fresh, last + 1, g) @ theta
         np.testing.assert_allclose(model.means(fresh, np.full(4, g)), expected, atol=1e-8)
 
 
@@ -167,10 +174,10 @@ def test_its_deviations_are_those_of_weighted_errors():
             ages[forgetting.TIME] += 1.0
             mine = actions[:i] == g
             w = (2.0 ** (-(when[i] - when[:i]) / HALF_LIFE))[mine]
-            z, y = slow.extended(rows[:i][mine]), outcomes[:i, 0][mine]
-            Sigma = 2.0 / forgetting.weight(ages, 0, g) * np.eye(4) + (w[:, None] * z).T @ z
+            z, y = slow.extended(rows[:i][mine], i, g), outcomes[:i, 0][mine]
+            Sigma = 3.0 / forgetting.weight(ages, 0, g) * np.eye(4) + (w[:, None] * z).T @ z
             c = slow.centre_and_spread(i - 1)[0]
-            x = slow.extended(rows[i : i + 1])[0]
+            x = slow.extended(rows[i : i + 1], i, g)[0]
             e = outcomes[i, 0] - c - x @ np.linalg.solve(Sigma, z.T @ (w * (y - c)))
             h = x @ np.linalg.solve(Sigma, x)
             root = math.sqrt(2.0 * h / (1.0 + h))
@@ -181,13 +188,13 @@ def test_its_deviations_are_those_of_weighted_errors():
     signal = max(noise, signal)
     ages = model.spread[-forgetting.ages_size(3) :]
     x = np.array([0.1, -0.3, 0.2])
-    z = slow.extended(x[None, :])[0]
     for g in range(3):
-        ridge = 2.0 / faded(ages, g)
+        ridge = 3.0 / faded(ages, g)
+        z = slow.extended(x[None, :], last + 1, g)[0]
         inverse = np.linalg.inv(slow.block(last, g, ridge)[0])
-        whole = min(z @ inverse @ z, z @ z / 2.0)
+        whole = min(z @ inverse @ z, z @ z / 3.0)
         hidden = min(whole, ridge * ((inverse @ z) ** 2).sum())
-        expected = math.sqrt(noise * (whole - hidden) + signal * hidden)
+        expected = math.sqrt(whole * (noise + (hidden / whole) ** 4 * (signal - noise)))
         assert model.deviations(x)[g] == pytest.approx(expected, abs=1e-9)
 
 

@@ -17,38 +17,87 @@ class SlowModel:
     """Ridge regression in its own units, from all that was ever learnt."""
 
     def __init__(self, n_actions, p, outputs, centred, prior=0.0):
-        self.ridge, self.p, self.outputs, self.centred, self.prior = 1.0 + (p > 0), p, outputs, centred, prior
-        self.learnt = [[] for _ in range(n_actions or 1)]
-        self.shared, self.unit, self.outcomes = n_actions is None, None, []
+        self.ridge, self.p, self.outputs, self.centred, self.prior = (
+            3.0 if p else 1.0,
+            p,
+            outputs,
+            centred,
+            prior,
+        )
+        blocks = n_actions or 1
+        self.learnt = [[] for _ in range(blocks)]
+        self.shared, self.outcomes = n_actions is None, []
         self.errors, self.weight = np.zeros(outputs), 0.0
+        self.squares, self.per_unit, self.renewal = np.zeros(p), np.zeros((blocks, p)), [2] * blocks
+        self.looks, self.next_look, self.left = [], 8, np.ones(blocks)
 
-    def row(self, x):
-        return np.append(np.asarray(x, dtype=float) / self.unit, 1.0)
+    def block(self, action):
+        return 0 if self.shared else action
 
-    def see(self, rows):
-        if self.unit is None:
-            typical = math.sqrt(np.mean(np.sum(np.asarray(rows) ** 2, axis=1))) if self.p else 0.0
-            self.unit = typical or 1.0
+    def units(self, x, g):
+        """1/unit of each feature: the block's, else that of all rows, else as if x were learnt now."""
+        n = len(self.outcomes)
+        found = self.per_unit[g].copy()
+        for i in np.flatnonzero(found == 0.0):
+            if self.squares[i] > 0:
+                found[i] = math.sqrt(n / self.squares[i])
+            elif x[i] != 0:
+                found[i] = math.sqrt(n + 1) / abs(x[i])
+        return found
+
+    def row(self, x, g):
+        return np.append(np.asarray(x, dtype=float) * self.units(x, g), 1.0)
+
+    def Sigma(self, g):
+        Z = np.array([self.row(x, g) for x, _ in self.learnt[g]]).reshape(-1, self.p + 1)
+        return self.ridge * np.eye(self.p + 1) + Z.T @ Z, Z
 
     def centre(self):
         return np.mean(self.outcomes, axis=0) if self.centred and self.outcomes else np.zeros(self.outputs)
 
     def parts(self, x, action):
         """Mean, xᵀΣ⁻¹x and λ‖Σ⁻¹x‖² of one row."""
-        z, c = self.row(x), self.centre()
-        learnt = self.learnt[0 if self.shared else action]
-        Sigma = self.ridge * np.eye(self.p + 1)
-        sums = np.zeros((self.p + 1, self.outputs))
-        for row, y in learnt:
-            Sigma += np.outer(row, row)
-            sums += np.outer(row, y - c)
+        g, c = self.block(action), self.centre()
+        z = self.row(x, g)
+        Sigma, Z = self.Sigma(g)
+        y = np.array([y - c for _, y in self.learnt[g]]).reshape(-1, self.outputs)
         inverse = np.linalg.inv(Sigma)
-        return c + z @ inverse @ sums, z @ inverse @ z, self.ridge * np.sum((inverse @ z) ** 2)
+        return c + z @ inverse @ (Z.T @ y), z @ inverse @ z, self.ridge * np.sum((inverse @ z) ** 2)
 
     def predict(self, x, action):
         mean, whole, hidden = self.parts(x, action)
+        over = max(1.0, whole)
+        whole, hidden = whole / over, hidden / over
         noise, signal = self.noise()
-        return mean, np.sqrt(noise * (whole - hidden) + np.maximum(noise, signal) * hidden)
+        return mean, np.sqrt(whole * (noise + (hidden / whole) ** 4 * np.maximum(0.0, signal - noise)))
+
+    def drawn(self, action):
+        """The part of its deviation that a reward is drawn with."""
+        g = self.block(action)
+        return 0.7 * self.left[g] if self.learnt[g] else 1.0
+
+    def look_ahead(self, rows, best):
+        """A round is decided, and row `best` is the best by the estimates."""
+        if not self.outcomes:
+            return
+        t = len(self.looks) + 1
+        self.looks.append((rows[t % len(rows)], rows[best], self.block(best)))
+        if t < self.next_look:
+            return
+        self.next_look = math.floor(1.25 * t) + 1
+        weights = 2.0 * np.arange(1, t + 1) / (t * (t + 1))
+        for g in range(len(self.learnt)):
+            if not self.learnt[g]:
+                continue
+            of_all, chosen = np.zeros((2, self.p + 1, self.p + 1))
+            for weight, (one, top, its_block) in zip(weights, self.looks):
+                z, w = self.row(one, g), self.row(top, g)
+                of_all += weight * np.outer(z, z)
+                chosen += weight * np.outer(w, w) * (its_block == g)
+            now, _ = self.Sigma(g)
+            then = now + 10.0 * t * chosen
+            left = np.trace(np.linalg.inv(then) @ of_all) / np.trace(np.linalg.inv(now) @ of_all)
+            self.left[g] = math.sqrt(left)
 
     def noise(self):
         n, one = len(self.outcomes), np.ones(self.outputs)
@@ -68,13 +117,22 @@ class SlowModel:
 
     def learn(self, x, action, y):
         y = np.atleast_1d(np.asarray(y, dtype=float))
-        mean, h, _ = self.parts(x, action)
+        x, g, n = np.asarray(x, dtype=float), self.block(action), len(self.outcomes) + 1
+        mean, _, _ = self.parts(x, action)
+        self.squares += x**2
+        fresh = (self.per_unit[g] == 0.0) & (x != 0.0)
+        self.per_unit[g, fresh] = np.sqrt(n / self.squares[fresh])
+        _, h, _ = self.parts(x, action)
         if self.outcomes or not self.centred:
             weight = math.sqrt(2.0 * h / (1.0 + h))
             self.weight += weight
             self.errors += weight * (y - mean) ** 2 / (1.0 + h)
-        self.learnt[0 if self.shared else action].append((self.row(x), y))
+        self.learnt[g].append((x, y))
         self.outcomes.append(y)
+        if len(self.learnt[g]) >= self.renewal[g]:
+            self.renewal[g] = math.floor(1.5 * len(self.learnt[g])) + 1
+            known = self.per_unit[g] > 0.0
+            self.per_unit[g, known] = np.sqrt(n / self.squares[known])
 
 
 class SlowShadowPrice:
@@ -116,7 +174,7 @@ class SlowShadowPrice:
         seen = [self.reward.predict(x[j], j) for j in range(J)]
         r, s = (
             np.array([float(a[0]) for a, _ in seen]),
-            self.explore * np.array([float(b[0]) for _, b in seen]),
+            self.explore * np.array([self.reward.drawn(j) * float(b[0]) for j, (_, b) in enumerate(seen)]),
         )
         w, omega = np.array(W, dtype=float), np.zeros((J, self.K))
         if self.cost is not None:
@@ -167,9 +225,6 @@ class SlowShadowPrice:
         if t >= self.next_solve and self.slots:
             self.solve(t)
             self.next_solve = 2 * t
-        for model in (self.reward, self.cost):
-            if model is not None:
-                model.see(x)
         r, s, w, omega = self.predict(x, W)
         known = np.array([k not in self.late for k in range(K)])
         square = w**2 + omega**2
@@ -215,6 +270,9 @@ class SlowShadowPrice:
             kept = safe if safe.any() else excess <= excess.min()
         value = np.where(kept, mean + np.sqrt(variance) * self.normals(len(r), t, 1), -np.inf)
         row = int(np.flatnonzero(value >= value.max() - 1e-12 * abs(value.max()))[0])
+        estimates = np.where(kept, mean, -np.inf)
+        best = estimates.max() - 1e-12 * abs(estimates.max())
+        self.reward.look_ahead(x, int(np.flatnonzero(estimates >= best)[0]))
         for k in np.flatnonzero(known):
             self.exact[k] += Fraction(w[row, k])
             self.S[k] = float(self.exact[k])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tightrope import kernels
 from tightrope.kernels import standardised
 
 
@@ -15,56 +14,41 @@ class Model:
     def __init__(self, G, p, M, *, centred=True, prior=None):
         self.G, self.p, self.M, q = G, p, M, p + 1
         self.flat = np.zeros(standardised.flat_size(G, p, M))
-        self.spread = np.zeros(standardised.spread_size(M))
-        standardised.begin_model(
-            self.flat,
-            self.spread,
-            G,
-            p,
-            M,
-            centred,
-            np.zeros(M) if prior is None else np.asarray(prior, float),
-        )
-        self.row, self.room = np.zeros(q), np.zeros(q + 1 + 2 * M)
+        self.spread = np.zeros(standardised.spread_size(G, p, M))
+        prior = np.zeros(M) if prior is None else np.asarray(prior, float)
+        standardised.begin_model(self.flat, self.spread, G, p, M, centred, False, prior)
+        self.row, self.room = np.zeros(q), np.zeros(2 * q + 2 + 2 * M)
         self.refreshed = 0
-
-    def see_first(self, rows):
-        rows = np.ascontiguousarray(rows, dtype=float)
-        standardised.begin_unit(self.spread, rows.ravel(), 0, len(rows), self.p)
 
     def predict(self, x, g=0):
         mean, sd = np.zeros(self.M), np.zeros(self.M)
-        standardised.extend_row(self.spread, np.asarray(x, float), 0, self.p, self.row, 0)
+        standardised.extend_row(self.flat, self.spread, g, np.asarray(x, float), 0, self.p, self.row, 0)
         standardised.predict(self.flat, self.spread, g, self.row, 0, mean, 0, sd, 0, self.room)
         return mean, sd
 
     def learn(self, x, y, g=0):
-        standardised.extend_row(self.spread, np.asarray(x, float), 0, self.p, self.row, 0)
-        if standardised.learn(
-            self.flat,
-            self.spread,
-            g,
-            self.row,
-            0,
-            np.atleast_1d(float(y)) if np.ndim(y) == 0 else np.asarray(y, float),
-            0,
-            self.room,
-        ):
-            kernels.ridge_refresh(self.flat, g, np.zeros(2 * (self.p + 1) ** 2))
+        y = np.atleast_1d(np.asarray(y, float))
+        if standardised.learn_costs(g, np.asarray(x, float), y, self.flat, self.spread, self.room):
+            standardised.refresh(self.flat, self.spread, g, np.zeros(2 * (self.p + 1) ** 2))
             self.refreshed += 1
 
+    def per_unit(self, g=0):
+        """1/unit of each feature in block g."""
+        first = standardised.block_at(self.spread, g) + standardised.BLOCK_HEAD
+        return self.spread[first : first + self.p]
 
-def written_out(X, y, x, *, unit, centred=True):
-    """Ridge regression of what was learnt, in one go: mean, noise and signal parts of the variance."""
+
+def written_out(X, y, x, *, per_unit, centred=True):
+    """Ridge regression of what was learnt, in one go: mean, xᵀΣ⁻¹x and the part of it that the ridge hides."""
     p = X.shape[1]
-    lam = 2.0 if p else 1.0
-    Z = np.column_stack([X / unit, np.ones(len(X))])
-    z = np.append(x / unit, 1.0)
+    lam = 3.0 if p else 1.0
+    Z = np.column_stack([X * per_unit, np.ones(len(X))])
+    z = np.append(x * per_unit, 1.0)
     Sigma = lam * np.eye(p + 1) + Z.T @ Z
     c = y.mean(0) if centred else np.zeros(y.shape[1])
     theta = np.linalg.solve(Sigma, Z.T @ (y - c))
     u = np.linalg.solve(Sigma, z)
-    return c + z @ theta, z @ u - lam * u @ u, lam * u @ u
+    return c + z @ theta, z @ u, lam * u @ u
 
 
 @pytest.mark.parametrize(("p", "M", "centred"), [(4, 1, True), (3, 2, False), (0, 1, True), (7, 3, True)])
@@ -72,30 +56,27 @@ def test_it_is_ridge_regression_on_centred_outcomes(p, M, centred):
     rng = np.random.default_rng(p)
     X, y = rng.normal(size=(40, p)) * 3.0, rng.normal(size=(40, M)) + 5.0
     model = Model(1, p, M, centred=centred)
-    model.see_first(X[:4])
     for i in range(40):
         model.learn(X[i], y[i])
     x = rng.normal(size=p)
-    mean, learnt, hidden = written_out(X, y, x, unit=model.spread[standardised.UNIT], centred=centred)
+    mean, whole, hidden = written_out(X, y, x, per_unit=model.per_unit(), centred=centred)
     got, sd = model.predict(x)
     np.testing.assert_allclose(got, mean, rtol=1e-9)
     for i in range(M):
         noise, signal = standardised.noise_and_signal(model.spread, i)
         assert signal >= noise > 0
-        np.testing.assert_allclose(sd[i] ** 2, noise * learnt + signal * hidden, rtol=1e-9)
+        expected = whole * (noise + (hidden / whole) ** 4 * (signal - noise))
+        np.testing.assert_allclose(sd[i] ** 2, expected, rtol=1e-9)
 
 
 def test_noise_is_that_of_errors_made_beforehand():
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
     model = Model(1, 2, 1)
-    model.see_first(X[:1])
     total, weights = 0.0, 1.0
     for i in range(30):
         if i:
-            unit = model.spread[standardised.UNIT]
-            mean, learnt, hidden = written_out(X[:i], y[:i, None], X[i], unit=unit)
-            h = learnt + hidden
+            mean, h, _ = written_out(X[:i], y[:i, None], X[i], per_unit=model.per_unit())
             weight = np.sqrt(2.0 * h / (1.0 + h))
             total += weight * (y[i] - mean[0]) ** 2 / (1.0 + h)
             weights += weight
@@ -109,7 +90,6 @@ def test_the_noise_is_found():
     rng = np.random.default_rng(2)
     model, theta = Model(1, 5, 1), rng.normal(size=5)
     X = rng.normal(size=(4000, 5))
-    model.see_first(X[:3])
     for x in X:
         model.learn(x, 100.0 + x @ theta + 0.3 * rng.normal())
     noise, _ = standardised.noise_and_signal(model.spread, 0)
@@ -123,8 +103,6 @@ def test_units_of_features_and_outcomes_do_not_matter():
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
     one, other = Model(1, 3, 1), Model(1, 3, 1)
-    one.see_first(X[:5])
-    other.see_first(8.0 * X[:5])
     for x, value in zip(X, y):
         one.learn(x, value)
         other.learn(8.0 * x, 100.0 * value + 5.0)
@@ -136,7 +114,6 @@ def test_units_of_features_and_outcomes_do_not_matter():
 
 def test_an_action_without_features_is_not_worth_the_mean_for_ever():
     model = Model(1, 2, 1)
-    model.see_first([[1.0, 0.0], [0.0, 0.0]])
     for _ in range(200):
         model.learn([1.0, 0.0], 1.0)
         model.learn([0.0, 0.0], 0.0)
@@ -145,7 +122,6 @@ def test_an_action_without_features_is_not_worth_the_mean_for_ever():
 
 def test_an_action_that_was_never_tried_stays_uncertain_when_rewards_do_not_vary():
     model = Model(3, 1, 1)
-    model.see_first([[1.0]])
     for _ in range(100):
         model.learn([1.0], 0.9, g=0)
         model.learn([1.0], 0.6, g=1)
@@ -157,33 +133,112 @@ def test_an_action_that_was_never_tried_stays_uncertain_when_rewards_do_not_vary
 def test_blocks_learn_each_by_itself():
     rng = np.random.default_rng(4)
     model = Model(2, 2, 1)
-    model.see_first([[1.0, 1.0]])
-    before = model.predict([1.0, -1.0], g=1)[1][0]
     X = rng.normal(size=(50, 2))
     for x in X:
         model.learn(x, x.sum(), g=0)
     _, signal = standardised.noise_and_signal(model.spread, 0)
     hidden = model.predict([1.0, -1.0], g=1)[1][0]
     # Nothing of block 1 is known: all of its variance is hidden by the ridge.
-    assert hidden == pytest.approx(np.sqrt(signal) * before)
+    z = np.array([1.0, -1.0, 1.0]) / np.append(np.sqrt(np.mean(X**2, axis=0)), 1.0)
+    assert hidden == pytest.approx(np.sqrt(signal * min(1.0, z @ z / 3.0)))
     assert model.predict([1.0, -1.0], g=0)[1][0] < 0.5 * hidden
 
 
 def test_a_declared_spread_stands_in_until_something_is_learnt():
     model = Model(1, 1, 2, centred=False, prior=[0.5, 2.0])
-    model.see_first([[1.0]])
     mean, sd = model.predict([1.0])
     np.testing.assert_allclose(mean, 0.0)
-    np.testing.assert_allclose(sd, [0.5, 2.0])
+    np.testing.assert_allclose(sd, np.sqrt(2.0 / 3.0) * np.array([0.5, 2.0]))
     model.learn([1.0], [0.0, 0.0])
-    assert standardised.noise_and_signal(model.spread, 0)[0] == pytest.approx(0.125)
+    assert standardised.noise_and_signal(model.spread, 0)[0] == pytest.approx(0.25 / (1.0 + np.sqrt(0.8)))
 
 
 def test_the_first_rows_may_be_zero():
     model = Model(1, 2, 1)
-    model.see_first(np.zeros((3, 2)))
-    assert model.spread[standardised.UNIT] == 1.0
+    for _ in range(3):
+        model.learn([0.0, 0.0], 1.0)
     assert np.isfinite(model.predict([1.0, 2.0])[1]).all()
+    model.learn([0.0, 5.0], 2.0)
+    np.testing.assert_allclose(model.per_unit(), [0.0, 0.4])
+
+
+def test_features_have_units_of_their_own():
+    """Each by another factor, between which there are twelve orders of magnitude: nothing changes."""
+    rng = np.random.default_rng(6)
+    factors = np.array([1e-6, 1.0, 1e6, 3.0])
+    X, y = rng.normal(size=(200, 4)), rng.normal(size=200)
+    X[:120, 3] = 0.0
+    one, other = Model(2, 4, 1), Model(2, 4, 1)
+    for i, (x, value) in enumerate(zip(X, y)):
+        for g in (0, 1):
+            np.testing.assert_allclose(one.predict(x, g), other.predict(factors * x, g), rtol=1e-7)
+        one.learn(x, value, i % 2)
+        other.learn(factors * x, value, i % 2)
+
+
+def test_a_category_that_comes_late_is_as_uncertain_as_outcomes_are_noisy():
+    rng = np.random.default_rng(7)
+    model = Model(1, 2, 1)
+    for _ in range(1000):
+        model.learn([rng.normal(), 0.0], rng.normal())
+    _, signal = standardised.noise_and_signal(model.spread, 0)
+    assert model.predict([0.0, 1.0])[1][0] == pytest.approx(np.sqrt(signal), rel=0.05)
+    model.learn([0.0, 1.0], 3.0)
+    assert model.predict([0.0, 1.0])[0][0] == pytest.approx(3.0, rel=0.05)
+
+
+def test_the_ridge_does_not_grow_with_the_number_of_features():
+    rng = np.random.default_rng(8)
+    X, noise = rng.normal(size=(400, 40)), 0.1 * rng.normal(size=400)
+    model = Model(1, 40, 1)
+    for x, e in zip(X, noise):
+        model.learn(x, x[0] + e)
+    assert model.predict(np.eye(40)[0])[0][0] == pytest.approx(1.0, abs=0.05)
+
+
+class TestLookAhead:
+    def looked(self, rounds, chosen, G=2, p=1):
+        """e of each block after so many rounds, in each of which the estimates choose a block."""
+        rng = np.random.default_rng(9)
+        model = Model(G, p, 1)
+        ids, room = np.arange(G), np.zeros(standardised.look_room(p + 1))
+        for t in range(rounds):
+            x = rng.normal(size=p)
+            model.learn(x, rng.normal(), t % G)
+            standardised.look_ahead(model.flat, model.spread, x, 0, True, ids, chosen(t), room)
+        first = [standardised.block_at(model.spread, g) + standardised.BLOCK_LEFT for g in range(G)]
+        return model.spread[first]
+
+    def test_what_the_estimates_never_choose_keeps_all_of_its_deviation(self):
+        always, never = self.looked(400, lambda t: 0)
+        assert never == pytest.approx(1.0, abs=1e-12)
+        # Half of the rows were learnt of it, and ten times all rounds are to come: √(½ / 10½).
+        assert always == pytest.approx(np.sqrt(0.5 / 10.5), rel=0.1)
+
+    def test_it_is_all_before_the_first_look_and_for_arms_too(self):
+        np.testing.assert_array_equal(self.looked(7, lambda t: 0), 1.0)
+        always, never = self.looked(400, lambda t: 1, p=0)[::-1]
+        assert never == pytest.approx(1.0, abs=1e-12)
+        assert always < 0.3
+
+    def test_what_was_chosen_long_ago_hardly_counts(self):
+        early, late = self.looked(2000, lambda t: int(t > 40))
+        assert early > 0.95
+        assert late < 0.3
+
+    def test_units_do_not_matter(self):
+        rng = np.random.default_rng(10)
+        X = rng.normal([0.0, 1.0, 5.0], size=(300, 3))
+        left = []
+        for factors in (np.ones(3), np.array([1e-6, 1.0, 1e6])):
+            model, room = Model(2, 3, 1), np.zeros(standardised.look_room(4))
+            for t, x in enumerate(X * factors):
+                model.learn(x, 1.0, t % 2)
+                best = int(X[t, 0] > 0.0)
+                standardised.look_ahead(model.flat, model.spread, x, 0, True, np.arange(2), best, room)
+            left.append([standardised.drawn_part(model.spread, g) for g in range(2)])
+        np.testing.assert_allclose(*left, rtol=1e-7)
+        assert max(left[0]) < 0.7 * 0.6
 
 
 def test_many_updates_do_not_drift():
@@ -191,11 +246,10 @@ def test_many_updates_do_not_drift():
     model = Model(1, 4, 1)
     X = rng.normal(size=(20_000, 4)) * [1.0, 1e-3, 1.0, 1e3]
     y = X @ [1.0, 100.0, -1.0, 0.002] + rng.normal(size=20_000)
-    model.see_first(X[:2])
     for x, value in zip(X, y):
         model.learn(x, value)
     assert model.refreshed > 10
-    mean, _, _ = written_out(X, y[:, None], X[7], unit=model.spread[standardised.UNIT])
+    mean, _, _ = written_out(X, y[:, None], X[7], per_unit=model.per_unit())
     np.testing.assert_allclose(model.predict(X[7])[0], mean, rtol=1e-6)
 
 
@@ -203,7 +257,6 @@ def test_many_updates_do_not_drift():
 def test_outcomes_that_are_all_alike_tell_their_unit_alone(outcome):
     """Errors of rounding are no noise: what was not tried stays as uncertain as outcomes are large."""
     model = Model(2, 1, 1)
-    model.see_first([[1.0]])
     for _ in range(100):
         model.learn([1.0], [outcome], 0)
     (mean,), (sd,) = model.predict([1.0], 1)

@@ -20,6 +20,7 @@ from sklearn.preprocessing import (
 )
 
 import tightrope as tr
+from tightrope.kernels.standardised import LEARNT_OUTCOMES
 from tightrope.models import model_from_settings, transformers
 from tightrope.testing import ModelSuite
 
@@ -243,7 +244,7 @@ def test_a_half_life_is_passed_on():
             if i == 30:
                 one.elapse(25.0)
     # By then both were fitted, to other rows: how much outcomes count is the same.
-    assert early._model.spread[3] == pytest.approx(late._model.spread[3])
+    assert early._model.spread[LEARNT_OUTCOMES] == pytest.approx(late._model.spread[LEARNT_OUTCOMES])
 
 
 def test_it_serves_in_a_spec():

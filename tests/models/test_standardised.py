@@ -81,12 +81,29 @@ def test_shifted_outcomes_are_as_if_they_had_been_learnt_so(centred):
         np.testing.assert_allclose(means, expected, atol=0.3)
 
 
-def test_the_first_rows_on_offer_set_the_unit_and_predictions_do_not():
+def test_predictions_change_nothing():
     model = Standardised(n_features=2)
+    before = model.spread.copy()
     model.means([[3.0, 4.0]])
-    assert model.spread[2] == 0.0
     model.seen(np.array([[3.0, 4.0], [0.0, 0.0]]), np.arange(2))
-    assert model.spread[2] == pytest.approx(math.sqrt(12.5))
+    same(model.spread, before)
+
+
+def test_what_looked_ahead_goes_on_with_more_actions():
+    model = taught(Standardised(4, 3))
+    for _ in range(40):
+        model.look_ahead(np.ones((1, 3)), np.arange(4), 1)
+    before = model.drawn_parts(np.arange(4))
+    assert before[1] < 0.5 < before[0]
+    model.grow(6)
+    same(model.drawn_parts(np.arange(6)), np.append(before, [1.0, 1.0]))
+
+
+def test_one_that_forgets_does_not_look_ahead():
+    model = taught(Standardised(4, 3, half_life=50.0))
+    for _ in range(40):
+        model.look_ahead(np.ones((1, 3)), np.arange(4), 1)
+    same(model.drawn_parts(np.arange(4)), np.ones(4))
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ EXPLORE, CAUTION, PRIORS = range(3)
 CONSTANTS = {
     shadow: "GAIN WALL CARRY CARRY_KEPT COST_DRAWS LEAST_DRAWS FADE CAP AT_CAP ENOUGH_ROUNDS ERRORS_ABOVE LEAST_RHO LEAST_EXCESS"
     " MEMORY_SLOT CHOICE_SLOT SOLVE_SLOT MOST_NUMBERS LEAST_CAPACITY BUDGET LAST_BUDGETS UNIT_OFF MOST_STEPS",
-    standardised: "ROUNDING LARGEST_RATIO SMALLEST",
+    standardised: "ROUNDING LARGEST_RATIO SMALLEST WIDEST UNITS_GROWTH LOOK FIRST_LOOK LOOK_GROWTH DRAWN",
     prices: "FIRST_SMOOTHING LAST_SMOOTHING SMOOTHING_FACTOR STEPS TRIALS SHORTER ENOUGH_DESCENT ENOUGH_GAIN LEAST_CURVATURE SWEEPS"
     " STILL NEGLIGIBLE",
 }
@@ -135,8 +135,8 @@ def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: 
     return [
         np.concatenate([[0], np.cumsum(env.available.sum(axis=1))]).astype(np.uint32),
         np.nonzero(env.available)[1].astype(np.uint16),
-        padded_rows("reward", state.reward, env, real),
-        padded_rows("cost", state.cost, env, real),
+        _rows("reward", state.reward, env, real),
+        _rows("cost", state.cost, env, real),
         np.ascontiguousarray(np.pad(costs, ((0, 0), (0, 0), (0, -J % 4)))).astype(real),
         first_equal_contexts(policy, env).astype(np.uint32),
         np.ascontiguousarray(sizes),
@@ -180,6 +180,16 @@ def _size(part: Part, model: Any, env: Tabular) -> Macros:
     }
 
 
+def _rows(part: Part, model: Any, env: Tabular, real: type[Any]) -> NDArray[Any]:
+    """Feature rows, each feature multiplied with a power of two that makes it at most 1: what is learnt does not depend on it."""
+    rows = padded_rows(part, model, env, np.float64)
+    if rows.ndim < 3:
+        return np.asarray(rows, dtype=real)
+    rows[np.abs(rows) <= standardised.SMALLEST] = 0.0
+    scaled: NDArray[Any] = np.ldexp(rows, -np.frexp(np.abs(rows).max(axis=(0, 1)))[1]).astype(real)
+    return scaled
+
+
 def _priors(model: Any) -> NDArray[np.float64]:
     M, _, _, _, at = standardised.spread_parts(model.spread)
     priors: NDArray[np.float64] = model.spread[at : at + M]
@@ -199,24 +209,22 @@ def _bytes(macros: Macros) -> tuple[int, int]:
         return -(-n // 4) * 4
 
     doubles = (
-        max(K, 1) * (1 + int(macros["SEPARATE_MEANS"]))
+        q
+        + cost_q * late
+        + max(K, 1) * (1 + int(macros["SEPARATE_MEANS"]))
         + (3 + 2 * int(macros["GUARD"])) * K * constrained
         + 4 * K * late
     )
-    model = int(macros["BLOCKS"]) * (q + 2) * padded(q) + padded(q)
+    blocks, cost_blocks = int(macros["BLOCKS"]), int(macros["COST_BLOCKS"])
+    model = blocks * ((q + 3) * padded(q) + 1) + padded(q)
     solve = 13 * K + K * K + (J + J * (J - 1) // 2 + 1 if common else 2 * K + int(macros["LIKELY_ROWS"]) * K)
-    cost_model = (
-        int(macros["COST_BLOCKS"]) * (cost_q + K + 1) * padded(cost_q)
-        + padded(cost_q)
-        + 2 * J * K
-        + 2 * J
-        + 4 * K
-    )
-    reals = model + 2 * padded(J) + constrained * solve + late * cost_model
-    integers = max(K, 1) + J + K * constrained
+    cost_model = cost_blocks * (cost_q + K + 2) * padded(cost_q) + padded(cost_q) + 2 * J * K + 2 * J + 4 * K
+    reals = model + 3 * padded(J) + constrained * solve + late * cost_model
+    integers = max(K, 1) + J + K * constrained + 2 * blocks + 2 * cost_blocks * late
     hot = 8 * doubles + itemsize * reals + 4 * integers + 2 * ALIGNED
     sample = E * J * (2 - common + late * K) * itemsize
     cold = constrained * (sample + 4 * (int(macros["CAPACITY"]) + 5 * E + C + 3)) + ALIGNED
+    cold += (blocks + 2) * q * padded(q) * itemsize
     hot, cold = (-(-n // ALIGNED) * ALIGNED for n in (hot, cold))
     # Replications side by side should not begin in the same bank.
     return hot + (ALIGNED if hot % 128 == 0 else 0), cold

@@ -25,7 +25,6 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
     const u64 own_seed = policy_seeds[(size_t)setting * replications + index];
     settings += (size_t)setting * (SETTINGS_PRIORS + 1 + K);
     const REAL caution = (REAL)settings[SETTINGS_CAUTION], prior = (REAL)settings[SETTINGS_PRIORS];
-    Beliefs beliefs = {{1, 1, 0}, (REAL)settings[SETTINGS_EXPLORE], 1, 1};
 
     char* const own = work + ((size_t)blockIdx.x * together + threadIdx.x / LANES) * (HOT_IN_SHARED ? COLD : COLD + HOT);
 #if HOT_IN_SHARED
@@ -37,13 +36,24 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
     for (int i = lane; i < (int)(sizeof(Hot) / 4); i += LANES) ((int*)&hot)[i] = 0;
     lanes_meet();
     LANES_TAKE(i, BLOCKS * Q) hot.inverse[i * QP + i % Q] = 1 / (REAL)RIDGE;
+    LANES_TAKE(i, BLOCKS) {
+        hot.drawn[i] = (REAL)DRAWN;
+        hot.renewal[i] = 2;
+    }
 #if LATE
     LANES_TAKE(i, COST_BLOCKS * COST_Q) hot.cost_inverse[i * COST_QP + i % COST_Q] = 1 / (REAL)COST_RIDGE;
+    LANES_TAKE(i, COST_BLOCKS) hot.cost_renewal[i] = 2;
+    const Units cost_units = {hot.cost_per_unit, hot.cost_row_squares, 0};
+#else
+    const Units cost_units = {};
 #endif
+    Beliefs beliefs = {{1, 1, 0}, (REAL)settings[SETTINGS_EXPLORE], {hot.per_unit, hot.row_squares, 0}, cost_units};
+    Cold& cold = *(Cold*)own;
+    LANES_TAKE(i, (BLOCKS + 1) * Q * QP) cold.moments[i] = 0;
+    int next_look = (int)FIRST_LOOK;
     double reward_mean = 0, reward_squares = 0, reward_errors = 0, reward_mean_total = 0, reward_total = 0;
     double error_weights = 0, cost_error_weights = 0;
 #if K_POLICY > 0
-    Cold& cold = *(Cold*)own;
     begin_memory(cold, lane);
     REAL rho = 1;
     Sample sample = {};
@@ -60,19 +70,14 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         const int n = OFFERED(c);
         const u32 table = TABLE_OF(c);
         const double learnt = t - 1;
-        if (t == 1) {
-            const u16* on_offer = SLEEPING ? ids + offsets[c] : 0;
-            beliefs.per_unit = (REAL)(1.0 / unit_of(rows + (size_t)c * ROWS * PADDED(P), ROWS, ROWS > 1 ? n : 1, P, on_offer));
-#if LATE
-            beliefs.cost_per_unit =
-                (REAL)(1.0 / unit_of(cost_rows + (size_t)c * COST_ROWS * PADDED(COST_P), COST_ROWS, COST_ROWS > 1 ? n : 1, COST_P, on_offer));
-#endif
+        beliefs.units.learnt = beliefs.cost_units.learnt = learnt;
 #if K_POLICY > 0
+        if (t == 1) {
             const u32 most = MOST_NUMBERS / (n * (1 + K));
             capacity = most > LEAST_CAPACITY ? most : LEAST_CAPACITY;
             capacity = capacity < MEMORY ? capacity : MEMORY;
-#endif
         }
+#endif
         beliefs.reward = spread_of(learnt, error_weights, reward_mean, reward_squares, reward_errors, prior, CENTRED);
 #if LATE
         LANES_TAKE(k, K) {
@@ -97,12 +102,12 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         LANES_TAKE(row, n) {
             const int a = ACTION(c, row);
             REAL x[QP], sd;
-            load_row<P>(rows, c, ROWS, a, beliefs.per_unit, x);
+            load_row<P>(row_of<P>(rows, c, ROWS, a), beliefs.units, BLOCKS > 1 ? a : 0, x);
             predict_reward(hot, a, x, beliefs.reward, hot.above[row], sd);
             hot.value[row] = beliefs.explore * sd;
 #if LATE
             REAL z[COST_QP];
-            load_row<COST_P>(cost_rows, c, COST_ROWS, a, beliefs.cost_per_unit, z);
+            load_row<COST_P>(row_of<COST_P>(cost_rows, c, COST_ROWS, a), beliefs.cost_units, COST_BLOCKS > 1 ? a : 0, z);
             predict_costs(hot, a, z, hot.whole[row], hot.hidden[row]);
 #endif
         }
@@ -111,7 +116,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         LANES_TAKE(item, n * K) {
             const int row = item / K, k = item % K, a = ACTION(c, row);
             REAL z[COST_QP];
-            load_row<COST_P>(cost_rows, c, COST_ROWS, a, beliefs.cost_per_unit, z);
+            load_row<COST_P>(row_of<COST_P>(cost_rows, c, COST_ROWS, a), beliefs.cost_units, COST_BLOCKS > 1 ? a : 0, z);
             hot.cost[item] = mean_cost(hot, a, z, k);
             hot.spread[item] = deviation(hot.noise[k], hot.signal[k], hot.whole[row], hot.hidden[row]);
         }
@@ -174,7 +179,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
 
         // A value for each action, and the lowest row among the highest.
         Normals normals(own_seed, t, CHOICE_SLOT);
-        REAL best = -HIGHEST;
+        REAL best = -HIGHEST, best_mean = -HIGHEST;
 #if GUARDED
         double least = 1e308;
 #define EXCESS_OF(row, excess)                                                               \
@@ -216,9 +221,11 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             REAL value = mean + sd * normals(row);
 #if GUARDED
             EXCESS_OF(row, excess)
-            if (excess > least) value = -HIGHEST;
+            if (excess > least) value = mean = -HIGHEST;
 #endif
             hot.value[row] = value;
+            hot.mean[row] = mean;
+            best_mean = fmax(best_mean, mean);
             best = fmax(best, value);
         }
         best = TIED_WITH(REAL, largest_of_lanes(best));
@@ -229,6 +236,29 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         lowest = -largest_of_lanes(-lowest);
         const int row = lowest < n ? lowest : 0, a = ACTION(c, row);
         lanes_meet();
+
+        // Look ahead: what the estimates would choose, and from time to time how much of their deviation rewards are drawn with.
+        if (t > 1) {
+            best_mean = TIED_WITH(REAL, largest_of_lanes(best_mean));
+            int top = n - 1;
+            LANES_TAKE(row, n) {
+                if (row < top && hot.mean[row] >= best_mean) top = row;
+            }
+            top = ACTION(c, -largest_of_lanes(-top));
+            const double looked = t - 1;
+            const int one = ACTION(c, ROWS > 1 ? (t - 1) % n : 0);
+            add_row(cold.moments, row_of<P>(rows, c, ROWS, one), (REAL)looked, lane);
+            add_row(cold.moments + (1 + (BLOCKS > 1 ? top : 0)) * Q * QP, row_of<P>(rows, c, ROWS, top), (REAL)looked, lane);
+            lanes_meet();
+            if (t - 1 >= next_look) {
+                next_look = (int)floor(LOOK_GROWTH * looked) + 1;
+                for (int block = 0; block < BLOCKS; block++) {
+                    const REAL left = part_left(hot, cold, beliefs.units, block, looked, lane);
+                    if (lane == 0) hot.drawn[block] = (REAL)DRAWN * left;
+                }
+                lanes_meet();
+            }
+        }
 
         const Reward entry = world.rewards[(size_t)c * J + a];
         const double reward = draw_reward(world, replication, t, reward_word, entry);
@@ -294,10 +324,14 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             // In this order equal rewards leave no error at all, which the noise is told by.
             const REAL y = (REAL)reward, error = (y - beliefs.reward.centre) - hot.above[row];
             const int block = BLOCKS > 1 ? a : 0;
-            REAL x[QP];
-            load_row<P>(rows, c, ROWS, a, beliefs.per_unit, x);
-            const REAL leverage =
-                learn_row<Q, QP, 1>(hot.inverse + block * Q * QP, hot.theta + block * 2 * QP, hot.product, x, &y, lane);
+            REAL x[QP], *const A = hot.inverse + block * Q * QP, *const theta = hot.theta + block * 2 * QP;
+            const REAL* const own_row = row_of<P>(rows, c, ROWS, a);
+            note_row<P>(own_row, t, hot.per_unit + block * QP, hot.row_squares, lane);
+            load_row<P>(own_row, beliefs.units, block, x);
+            const REAL leverage = learn_row<Q, QP, 1>(A, theta, hot.product, x, &y, lane);
+            lanes_meet();
+            renew_units<Q, QP, 1>(A, theta, hot.product, hot.per_unit + block * QP, hot.row_squares, t, (REAL)RIDGE,
+                                  hot.learnt[block], hot.renewal[block], lane);
             count_outcome(learnt, reward, error, leverage, CENTRED, reward_mean, reward_squares, reward_errors);
             if (t > 1 || !CENTRED) error_weights += error_weight(leverage);
         }
@@ -305,10 +339,14 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         {
             const int block = COST_BLOCKS > 1 ? a : 0;
             REAL z[COST_QP];
-            load_row<COST_P>(cost_rows, c, COST_ROWS, a, beliefs.cost_per_unit, z);
-            lanes_meet();
+            const REAL* const own_row = row_of<COST_P>(cost_rows, c, COST_ROWS, a);
+            note_row<COST_P>(own_row, t, hot.cost_per_unit + block * COST_QP, hot.cost_row_squares, lane);
+            load_row<COST_P>(own_row, beliefs.cost_units, block, z);
             REAL *const A = hot.cost_inverse + block * COST_Q * COST_QP, *const theta = hot.cost_theta + block * (K + 1) * COST_QP;
             const REAL leverage = learn_row<COST_Q, COST_QP, K>(A, theta, hot.cost_product, z, hot.outcome, lane);
+            lanes_meet();
+            renew_units<COST_Q, COST_QP, K>(A, theta, hot.cost_product, hot.cost_per_unit + block * COST_QP, hot.cost_row_squares, t,
+                                            (REAL)COST_RIDGE, hot.cost_learnt[block], hot.cost_renewal[block], lane);
             if (t > 1 || !COST_CENTRED) cost_error_weights += error_weight(leverage);
             LANES_TAKE(k, K) {
                 const REAL y = hot.outcome[k];

@@ -401,7 +401,7 @@ DEVICE void draw_rounds(const Hot& hot, Cold& cold, const Offers& offers, const 
             const int a = ACTION(c, row);
             const u32 number = (cold.sample_offsets[i] + row) * NORMALS;
             REAL mean, sd;
-            if (row == 0 || ROWS > 1) load_row<P>(offers.rows, c, ROWS, a, beliefs.per_unit, x);
+            load_row<P>(row_of<P>(offers.rows, c, ROWS, a), beliefs.units, BLOCKS > 1 ? a : 0, x);
             predict_reward(hot, a, x, beliefs.reward, mean, sd);
             mean += beliefs.reward.centre;
             sd *= beliefs.explore;
@@ -410,7 +410,7 @@ DEVICE void draw_rounds(const Hot& hot, Cold& cold, const Offers& offers, const 
             SAMPLED_REWARD(i, row) = mean + sd * normals(number);
 #if LATE
             REAL z[COST_QP], whole, hidden;
-            load_row<COST_P>(offers.cost_rows, c, COST_ROWS, a, beliefs.cost_per_unit, z);
+            load_row<COST_P>(row_of<COST_P>(offers.cost_rows, c, COST_ROWS, a), beliefs.cost_units, COST_BLOCKS > 1 ? a : 0, z);
             predict_costs(hot, a, z, whole, hidden);
             for (int k = 0; k < K; k++) {
                 const REAL s = (REAL)COST_DRAWS * beliefs.explore * deviation(hot.noise[k], hot.signal[k], whole, hidden);
@@ -439,7 +439,7 @@ DEVICE void work_on_prices(Hot& hot, Cold& cold, const World& world, const Offer
         }
         draw_rounds(hot, cold, offers, beliefs, own_seed, sample, end, lane);
         if (end == sample.rounds) {
-            const double least = fmax(LEAST_RHO * rho, LEAST_UNIT);
+            const double least = fmax(LEAST_RHO * rho, LEAST_RHO_UNIT);
             sample.rho = sample.spread > 0 ? fmax(sample.spread / sample.weight, least) : (double)rho;
             solve_prices(hot, cold, world, offers, sample.rounds, sample.weight, sample.rho, lane);
             sample.solved = true;

@@ -11,7 +11,7 @@
 #define UNLIKELY (REAL)(sizeof(REAL) == 4 ? 1e-9 : NEGLIGIBLE)
 #define NORMALS (1 + LATE * K)
 // Bounds of extreme numbers. Single precision has squares and reciprocals of fewer numbers than double precision has.
-#define LEAST_UNIT (sizeof(REAL) == 4 ? 1e-30 : SMALLEST)
+#define LEAST_RHO_UNIT (sizeof(REAL) == 4 ? 1e-30 : SMALLEST)
 #define LARGEST_FEATURE (REAL)(sizeof(REAL) == 4 ? 1e6 : LARGEST_RATIO)
 #define FARTHEST (REAL)(sizeof(REAL) == 4 ? 1e12 : MOST_STEPS)
 #define WITHIN(bound, x) fmax(-(bound), fmin((bound), (x)))
@@ -96,11 +96,14 @@ struct Hot {
 #endif
 #if LATE
     double moved[K], cost_mean[K], cost_squares[K], cost_errors[K];
+    double cost_row_squares[COST_P + 1];
 #endif
+    double row_squares[P + 1];
     alignas(4 * sizeof(REAL)) REAL inverse[BLOCKS * Q * QP];
     REAL theta[BLOCKS * 2 * QP];
     REAL product[QP];
-    REAL above[J_ROOM], value[J_ROOM];
+    REAL per_unit[BLOCKS * QP], drawn[BLOCKS];
+    REAL above[J_ROOM], value[J_ROOM], mean[J_ROOM];
 #if K_POLICY > 0
     // By rule: λ, T/z + 1, 1/z, and ½ z ρ/m, which multiplies the wall
     Four rule[K];
@@ -118,18 +121,26 @@ struct Hot {
     alignas(4 * sizeof(REAL)) REAL cost_inverse[COST_BLOCKS * COST_Q * COST_QP];
     REAL cost_theta[COST_BLOCKS * (K + 1) * COST_QP];
     REAL cost_product[COST_QP];
+    REAL cost_per_unit[COST_BLOCKS * COST_QP];
     REAL cost[J * K], spread[J * K], whole[J], hidden[J];
     REAL noise[K], signal[K], drawn_part[K], outcome[K];
 #endif
     int last[K_ROOM], chosen[J];
+    int learnt[BLOCKS], renewal[BLOCKS];
+#if LATE
+    int cost_learnt[COST_BLOCKS], cost_renewal[COST_BLOCKS];
+#endif
 #if K_POLICY > 0
     int infeasible[K];
 #endif
 };
 static_assert(sizeof(Hot) <= HOT, "the host's sum of a replication's shared memory is too small");
 
-// Slots hold entries, entries contexts; `used` entries were ever in use, `holes` of which are free.
+// Slots hold entries, entries contexts; `used` entries were ever in use, `holes` of which are free. `moments` are the sums of the look
+// ahead, over all rows and over those where the estimates choose each block, `work` is room for a matrix.
 struct Cold {
+    alignas(4 * sizeof(REAL)) REAL moments[(BLOCKS + 1) * Q * QP];
+    REAL work[Q * QP];
 #if K_POLICY > 0
     REAL rewards[ENTRIES * J];
 #if !COMMON_COSTS
@@ -142,8 +153,6 @@ struct Cold {
     u32 contexts[ENTRIES], counts[ENTRIES], entry_of[C];
     u32 used, holes;
     u32 sample_contexts[ENTRIES], sample_weights[ENTRIES], sample_offsets[ENTRIES + 1];
-#else
-    int none;
 #endif
 };
 static_assert(sizeof(Cold) <= COLD, "the host's sum of a replication's global memory is too small");
@@ -204,18 +213,51 @@ DEVICE Spread spread_of(double n, double weight, double mean, double squares, do
     return out;
 }
 
-// A row of N features in the model's unit, with the constant and zeros up to PADDED(N + 1).
+// What rows of a model are multiplied with: by block and feature 1/unit, 0 where there is none yet, then the unit of all rows that were
+// learnt, or the one that the feature would have if it were learnt now.
+struct Units {
+    const REAL* per_unit;
+    const double* squares;
+    double learnt;
+};
+
+// The features of an action in context c, in the user's units.
 template <int N>
-DEVICE void load_row(const REAL* rows, u32 c, int shown, int action, REAL per_unit, REAL* x) {
-    const Four* from = (const Four*)(rows + ((size_t)c * shown + (shown > 1 ? action : 0)) * PADDED(N));
+DEVICE const REAL* row_of(const REAL* rows, u32 c, int shown, int action) {
+    return rows + ((size_t)c * shown + (shown > 1 ? action : 0)) * PADDED(N);
+}
+
+// A row of N features in the units of a block, with the constant and zeros up to PADDED(N + 1).
+template <int N>
+DEVICE void load_row(const REAL* row, const Units& units, int block, REAL* x) {
+    const Four* from = (const Four*)row;
+    const REAL* per_unit = units.per_unit + block * PADDED(N + 1);
 #pragma unroll
     for (int i = 0; i < PADDED(N + 1); i += 4) {
         Four four = {};
         if (i < N) four = from[i / 4];
 #pragma unroll
-        for (int k = 0; k < 4; k++)
-            x[i + k] = i + k < N ? WITHIN(LARGEST_FEATURE, four.v[k] * per_unit) : i + k == N ? (REAL)1 : (REAL)0;
+        for (int k = 0; k < 4; k++) {
+            REAL scale = i + k < N ? per_unit[i + k] : (REAL)0;
+            if (i + k < N && scale == 0 && four.v[k] != 0) {
+                const double squares = units.squares[i + k];
+                scale = (REAL)(squares > 0 ? sqrt(units.learnt / squares) : sqrt(units.learnt + 1) / fabs((double)four.v[k]));
+            }
+            x[i + k] = i + k < N ? WITHIN(LARGEST_FEATURE, four.v[k] * scale) : i + k == N ? (REAL)1 : (REAL)0;
+        }
     }
+}
+
+// A row that a block is about to learn, number n of all: its squares, and units of features that the block has not learnt before.
+template <int N>
+DEVICE void note_row(const REAL* row, double n, REAL* per_unit, double* squares, int lane) {
+    LANES_TAKE(i, N) {
+        if (row[i] != 0) {
+            squares[i] += (double)row[i] * row[i];
+            if (per_unit[i] == 0) per_unit[i] = (REAL)sqrt(n / squares[i]);
+        }
+    }
+    lanes_meet();
 }
 
 template <int NP>
@@ -242,26 +284,32 @@ DEVICE void uncertainty(const REAL* A, const REAL* x, REAL ridge, REAL& whole, R
     }
     whole = fmax((REAL)0, whole);
     hidden = fmin(whole, ridge * hidden);
+    const REAL over = fmax((REAL)1, whole / (REAL)WIDEST);
+    whole /= over;
+    hidden /= over;
 }
 
 DEVICE REAL deviation(REAL noise, REAL signal, REAL whole, REAL hidden) {
-    return sqrt(noise * (whole - hidden) + signal * hidden);
+    REAL unknown = whole > 0 ? hidden / whole : (REAL)0;
+    unknown *= unknown;
+    return sqrt(whole * (noise + (signal - noise) * unknown * unknown));
 }
 
-// What predictions need beside the models: of the rewards their spread, and what rows are multiplied with.
+// What predictions need beside the models: of the rewards their spread, and the units of the rows.
 struct Beliefs {
     Spread reward;
-    REAL explore, per_unit, cost_per_unit;
+    REAL explore;
+    Units units, cost_units;
 };
 
-// By how much a reward's mean is above its centre, and its standard deviation.
+// By how much a reward's mean is above its centre, and the standard deviation that it is drawn with.
 DEVICE void predict_reward(const Hot& hot, int action, const REAL* x, const Spread& s, REAL& above, REAL& sd) {
     const int block = BLOCKS > 1 ? action : 0;
     REAL whole, hidden;
     uncertainty<Q, QP>(hot.inverse + block * Q * QP, x, (REAL)RIDGE, whole, hidden);
     const REAL* theta = hot.theta + block * 2 * QP;
     above = inner_product<QP>(theta, x) - s.centre * inner_product<QP>(theta + QP, x);
-    sd = deviation(s.noise, s.signal, whole, hidden);
+    sd = (hot.learnt[block] > 0 ? hot.drawn[block] : (REAL)1) * deviation(s.noise, s.signal, whole, hidden);
 }
 
 #if LATE
@@ -318,14 +366,120 @@ DEVICE void count_outcome(double n, double y, REAL error, REAL leverage, bool ce
     squares += delta * (y - (centred ? mean : 0.0));
 }
 
-DEVICE double unit_of(const REAL* rows, int shown, int n, int features, const u16* ids) {
-    double total = 0;
-    for (int row = 0; row < n; row++) {
-        const REAL* x = rows + (size_t)(shown > 1 ? (ids ? ids[row] : row) : 0) * PADDED(features);
-        for (int i = 0; i < features; i++) total += (double)x[i] * x[i];
+// The inverse of a symmetric positive definite matrix in its place, by all lanes (Gauss-Jordan); its two halves equal to the bit.
+template <int N, int NP>
+DEVICE void invert_in_place(REAL* A, int lane) {
+    for (int k = 0; k < N; k++) {
+        const REAL pivot = 1 / A[k * NP + k];
+        lanes_meet();
+        LANES_TAKE(i, N) {
+            if (i == k) continue;
+            const REAL factor = A[i * NP + k] * pivot;
+            for (int j = 0; j < N; j++)
+                if (j != k) A[i * NP + j] -= factor * A[k * NP + j];
+            A[i * NP + k] = -factor;
+        }
+        lanes_meet();
+        LANES_TAKE(j, N) A[k * NP + j] = j == k ? pivot : A[k * NP + j] * pivot;
+        lanes_meet();
     }
-    total /= n;
-    return total > LEAST_UNIT * LEAST_UNIT ? sqrt(total) : 1.0;
+    LANES_TAKE(i, N) {
+        for (int j = 0; j < i; j++) A[j * NP + i] = A[i * NP + j];
+    }
+    lanes_meet();
+}
+
+// M + 1 rows of theta become A times themselves.
+template <int N, int NP, int M>
+DEVICE void multiply_rows(const REAL* A, REAL* theta, int lane) {
+    LANES_TAKE(m, M + 1) {
+        REAL* row = theta + m * NP;
+        REAL out[NP] = {};
+        for (int i = 0; i < N; i++) out[i] = inner_product<NP>(A + i * NP, row);
+        for (int i = 0; i < NP; i++) row[i] = out[i];
+    }
+    lanes_meet();
+}
+
+// One block, of which n rows were learnt by all: where it has learnt enough, Sigma and b in units of the mean squares of now, with the
+// ridge as it was in those before, and the inverse and theta from them.
+template <int N, int NP, int M>
+DEVICE void renew_units(REAL* A, REAL* theta, REAL* factor, REAL* per_unit, const double* squares, double n, REAL ridge, int& learnt,
+                        int& renewal, int lane) {
+    const int rows = learnt + 1;
+    const bool due = N > 1 && rows >= renewal;
+    lanes_meet();
+    if (lane == 0) {
+        learnt = rows;
+        if (due) renewal = (int)floor(UNITS_GROWTH * rows) + 1;
+    }
+    if (!due) return;
+    LANES_TAKE(i, NP) {
+        REAL by = i < N ? (REAL)1 : (REAL)0;
+        if (i < N - 1 && per_unit[i] > 0) {
+            const REAL now = (REAL)sqrt(n / squares[i]);
+            by = now / per_unit[i];
+            per_unit[i] = now;
+        }
+        factor[i] = by;
+    }
+    invert_in_place<N, NP>(A, lane);
+    multiply_rows<N, NP, M>(A, theta, lane);
+    LANES_TAKE(item, (M + 1) * N) theta[item / N * NP + item % N] *= factor[item % N];
+    LANES_TAKE(i, N) {
+        for (int k = 0; k < N; k++) {
+            const REAL own = i == k ? ridge : (REAL)0;
+            A[i * NP + k] = (A[i * NP + k] - own) * (factor[i] * factor[k]) + own;
+        }
+    }
+    lanes_meet();
+    invert_in_place<N, NP>(A, lane);
+    multiply_rows<N, NP, M>(A, theta, lane);
+}
+
+// ------------------------------------------------------------------------------------------------------ the look ahead
+
+// weight * xx', x with the constant, into a matrix.
+DEVICE void add_row(REAL* out, const REAL* row, REAL weight, int lane) {
+    LANES_TAKE(i, Q) {
+        const REAL left = weight * (i < P ? row[i] : (REAL)1);
+        for (int k = 0; k < P; k++) out[i * QP + k] += left * row[k];
+        out[i * QP + P] += left;
+    }
+}
+
+// e of a block after t rounds: the part of its deviation that would be left.
+DEVICE REAL part_left(Hot& hot, Cold& cold, const Units& units, int block, double t, int lane) {
+    if (hot.learnt[block] == 0) return 1;
+    const REAL *A = hot.inverse + block * Q * QP, *all = cold.moments, *chosen = cold.moments + (1 + block) * Q * QP;
+    const REAL* per_unit = hot.per_unit + block * QP;
+    const REAL of_all = (REAL)(2 / (t * (t + 1))), ahead = (REAL)(LOOK * t);
+    REAL* const scale = hot.product;
+    LANES_TAKE(i, Q) {
+        REAL own = i < P ? per_unit[i] : (REAL)1;
+        if (i < P && own == 0 && units.squares[i] > 0) own = (REAL)sqrt(units.learnt / units.squares[i]);
+        scale[i] = own;
+    }
+    LANES_TAKE(i, Q * QP) cold.work[i] = A[i];
+    lanes_meet();
+    invert_in_place<Q, QP>(cold.work, lane);
+    REAL now = 0, left = 0;
+    LANES_TAKE(i, Q) {
+        for (int k = 0; k < Q; k++) {
+            const REAL by = of_all * scale[i] * scale[k];
+            now += A[i * QP + k] * (by * all[i * QP + k]);
+            cold.work[i * QP + k] += ahead * (by * chosen[i * QP + k]);
+        }
+    }
+    lanes_meet();
+    invert_in_place<Q, QP>(cold.work, lane);
+    LANES_TAKE(i, Q) {
+        for (int k = 0; k < Q; k++) left += cold.work[i * QP + k] * (of_all * scale[i] * scale[k] * all[i * QP + k]);
+    }
+    now = sum_of_lanes(now);
+    left = sum_of_lanes(left);
+    lanes_meet();
+    return now > 0 ? sqrt(fmin((REAL)1, fmax((REAL)0, left / now))) : (REAL)1;
 }
 
 // -------------------------------------------------------------------------------------------------------------- draws

@@ -24,7 +24,15 @@ from tightrope.kernels.draws import uniforms
 from tightrope.kernels.exact_sums import total_after
 from tightrope.kernels.layout import tied_with
 from tightrope.kernels.linear_algebra import inner
-from tightrope.kernels.standardised import SMALLEST, ZERO, predict_costs, predict_rewards, predictions_room
+from tightrope.kernels.standardised import (
+    SMALLEST,
+    ZERO,
+    look_ahead,
+    look_room,
+    predict_costs,
+    predict_rewards,
+    predictions_room,
+)
 from tightrope.validation import LARGEST
 
 # the head of core
@@ -133,7 +141,7 @@ ENTERS, CHOOSE = -2, np.int64(-1)
 
 def room_size(J, K, q):
     """How much room `decide` needs for J actions, K constraints and models of at most q numbers per row."""
-    return J * K + predictions_room(q, max(1, K)) + 3 * K + 8
+    return J * K + max(predictions_room(q, max(1, K)), look_room(q)) + 3 * K + 8
 
 
 MARKS = np.modf(0.6180339887498949 * np.arange(1, 1025) ** 2)[0] + 0.5
@@ -195,6 +203,7 @@ def decide(
                 trace[W_at + j * K + idle[i]] = 0.0
                 room[j * K + idle[i]] = 0.0
     row = step(J, room, core, trace, seed, CHOOSE)
+    look_ahead(reward, reward_spread, phi, ZERO, one_row, ids, best_mean(J, K, trace), free)
     p = q - 1
     first = 0 if one_row else row * p
     for i in range(p):
@@ -228,6 +237,7 @@ def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, 
         room[i] = 0.0
     predict_rewards(reward, reward_spread, phi, ZERO, one_row, ids, trace, ZERO, deviations, room[J * K :])
     row = step(J, room, core, trace, seed, CHOOSE)
+    look_ahead(reward, reward_spread, phi, ZERO, one_row, ids, best_mean(J, K, trace), room[J * K :])
     first = 0 if one_row else row * p
     for i in range(p):
         x[i] = phi[first + i]
@@ -469,6 +479,21 @@ def draw_values(J, K, trace, seed, t):
     least = tied_with(best)
     for j in range(J):
         if trace[marks + j] != 0.0 and trace[values + j] >= least:
+            return j
+    return 0
+
+
+@kernel
+def best_mean(J, K, trace):
+    """The row that the estimates would choose: the lowest of the highest means among those that may be taken."""
+    means, _, _, marks, _, _ = trace_parts(J, K)
+    best = -math.inf
+    for j in range(J):
+        if trace[marks + j] != 0.0:
+            best = max(best, trace[means + j])
+    least = tied_with(best)
+    for j in range(J):
+        if trace[marks + j] != 0.0 and trace[means + j] >= least:
             return j
     return 0
 

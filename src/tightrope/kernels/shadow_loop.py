@@ -14,7 +14,7 @@ from tightrope.kernels import layout, prices, shadow, shadow_solve, standardised
 from tightrope.kernels.compile import inlined, kernel, released
 from tightrope.kernels.draws import draw_reward, pick, uniforms
 from tightrope.kernels.loops import add_to_tally, chosen_costs, record
-from tightrope.kernels.standardised import ZERO, predict_costs, predict_rewards
+from tightrope.kernels.standardised import ZERO, look_ahead, predict_costs, predict_rewards
 
 # Models: the rows of every context (per_context of them, or one for all actions), `flat` and `spread`; and the costs' columns.
 # buffer has room for a row for each action.
@@ -62,17 +62,18 @@ def simulate_shadow_price(env, policy, workspace, run):
                 trace[W + i * K_policy + k] = means[(c * J + ids[i]) * K + k]
                 room[i * K_policy + k] = 0.0
         free = room[n * K_policy :]
-        phi, a, one = rows_of(policy.reward, c, ids, J)
-        predict_rewards(
-            policy.reward.flat, policy.reward.spread, phi, a, one, ids, trace, ZERO, deviations, free
-        )
+        reward_flat, reward_spread = policy.reward.flat, policy.reward.spread
+        phi, x, one = rows_of(policy.reward, c, ids, J)
+        predict_rewards(reward_flat, reward_spread, phi, x, one, ids, trace, ZERO, deviations, free)
         if late > 0:
-            psi, b, one = rows_of(policy.cost, c, ids, J)
+            psi, b, one_cost = rows_of(policy.cost, c, ids, J)
             flat, spread = policy.cost.flat, policy.cost.spread
             predict_costs(
-                flat, spread, psi, b, one, ids, policy.columns, trace, W, room, ZERO, K_policy, free
+                flat, spread, psi, b, one_cost, ids, policy.columns, trace, W, room, ZERO, K_policy, free
             )
         row = shadow.step(n, room, core, trace, policy.seed, shadow.CHOOSE)
+        best = shadow.best_mean(n, K_policy, trace)
+        look_ahead(reward_flat, reward_spread, phi, x, one, ids, best, free)
         if core[shadow.SLOT] >= 0.0:
             remember(policy.memory, int(core[shadow.SLOT]), policy.memory.twins[c])
         a = ids[row]

@@ -1,25 +1,40 @@
 """Linear models in any unit: ridge regression that scales its features, centres its outcomes and estimates their noise.
 
-It predicts a mean and a standard deviation in the user's units. Neither depends on the unit of the features, or on the
-unit and offset of centred outcomes. Three things make this work.
+What it predicts is a mean and a standard deviation in the user's units, and neither depends on the unit of any feature, nor on
+the unit and offset of outcomes that are centred. Three things make it so.
 
-- Features are divided by √(mean ‖φ‖²) of the first round, and a constant 1 is appended; the ridge is the squared norm of such a
-  row, so before anything is learnt a prediction is as uncertain as the signal is large. Without the constant an action with φ = 0
-  would be worth the mean outcome for ever.
-- Outcomes are centred on their running mean c. The model keeps θ for the raw outcomes and θ¹ for an outcome that is
-  always 1, both by the same rank-one updates: θ for the centred outcomes is θ − c θ¹, whatever c has become.
-- The noise σ̂² is a mean of e²/(1 + h), where e is the error of a prediction made before learning its outcome, h = xᵀΣ⁻¹x, with
-  the spread of outcomes as one more observation. Weights √(2h/(1 + h)) make rare rows count: if all errors counted alike, an
-  action that is often taken and hardly varies would make the noise of all others look small, and a good one would be dropped early.
+- Each feature is divided by its root mean square over all rows that were learnt, a constant 1 is appended, and the ridge is RIDGE
+  in that unit, however many features there are. A block takes over the units when the rows that it has learnt have grown by half.
+  A feature that was 0 in all of them is in the unit that it would have if it were learnt now. Without the constant an action with
+  φ = 0 would be worth the mean outcome for ever.
+- Outcomes are centred on their running mean c. The model keeps θ of the outcomes as they are and θ¹, that of an outcome which is
+  always 1, both by the same rank-one updates: θ of the centred outcomes is θ − c θ¹, whatever c has become.
+- The noise σ̂² is a mean of e²/(1 + h), e the error of a prediction made before its outcome was learnt, h = xᵀΣ⁻¹x, with the
+  spread of the outcomes as one more observation. Weights √(2h/(1 + h)) let what is seldom seen count: were all errors to count
+  alike, an action that is often taken and hardly varies would make the noise of all others look small, and a good one be given up
+  too soon.
 
-The variance of a prediction has two parts: σ̂² (xᵀΣ⁻¹x − λ‖Σ⁻¹x‖²) from the noise of the outcomes learnt, and
-s² λ‖Σ⁻¹x‖² from what the ridge still hides, where s² is the spread of the outcomes (or σ̂² if that is larger). If rewards
-hardly vary, σ̂ falls at once, but an action that was never tried must stay uncertain.
+The variance of a prediction is h σ̂² where outcomes were learnt, and h s² where none were, s² the spread of the outcomes (σ̂²
+where that is larger): with rewards that hardly vary σ̂ falls at once, and an action that was never tried must stay uncertain all
+the same. Between the two it is h (σ̂² + u⁴ (s² − σ̂²)), u = λ‖Σ⁻¹x‖²/h the part of h that the ridge hides: 1 before anything was
+learnt, and soon too small to matter. Here h counts as 1 at most: no prediction is less certain than outcomes are noisy, not even
+that of a category which is seen for the first time.
 
-A model is two vectors. `flat` is a ridge model's, as everywhere in the kernels, with M + 1 outputs, the last of which learns the
-constant 1. `spread` (SPREAD_HEAD + 4M,): the head, with the unit of the features (0 until `begin_unit`), then for each output the
-running mean, the sum of squares about it (about 0 if outcomes are not centred), the weighted sum of e²/(1 + h), and the prior
-standard deviation (0: none declared). A model that forgets has `forgetting`'s ages after that, and all its sums over outcomes fade.
+Posterior sampling pays for information. Where contexts vary, much of it comes for nothing: an action is taken in other rounds
+anyway. So the model looks ahead. Its draws need only the part e of a block's deviation that would be left after LOOK times as
+many rounds, all of them decided by the estimates alone:
+
+    e² = tr((Σ + LOOK·t·G)⁻¹ M) / tr(Σ⁻¹ M),
+
+M the mean of xxᵀ over rounds and G that of xxᵀ where the estimates choose this block, 0 elsewhere; later rounds count for more,
+as t does. A block that the estimates never choose keeps e = 1. e is computed anew when rounds have grown by a quarter.
+
+A model is two vectors. `flat`: a ridge model's, as everywhere in the kernels, with M + 1 outputs, of which the last learns the
+constant 1. `spread`: a head; for each output the running mean, the sum of squares about it (about 0 where outcomes are not
+centred), the weighted sum of e²/(1 + h), and the prior standard deviation (0: none declared); for each feature the sum of
+squares; the sum for M; for each block the rows that it has learnt, how many it takes to renew its units, e, its units (1/unit, 0
+where there is none yet) and the sum for G, in the user's units. A model that forgets does not look ahead, for what it learns does
+not last: it has no such sums, and `forgetting`'s ages at the end, and all sums about outcomes fade.
 """
 
 from __future__ import annotations
@@ -30,39 +45,85 @@ import numpy as np
 
 from tightrope.kernels import forgetting, lanes
 from tightrope.kernels.compile import inlined, kernel
+from tightrope.kernels.layout import LEARNT, STAT_SIZE, ridge_parts
 from tightrope.kernels.layout import STAT as FLAT_HEAD
-from tightrope.kernels.layout import STAT_SIZE, ridge_parts
-from tightrope.kernels.linear_algebra import inner, matvec, rows_as_columns
+from tightrope.kernels.linear_algebra import add_scaled, inner, invert, matvec, rows_as_columns
 from tightrope.kernels.models import ridge_learn, ridge_refresh
 
-# the head of spread
-OUTPUTS, CENTRED, UNIT, LEARNT_OUTCOMES, ERROR_WEIGHT = range(5)
-SPREAD_HEAD = 5
+# the head of spread; ROUNDS: those in which offers were looked at, NEXT_LOOK: when e is computed anew
+OUTPUTS, CENTRED, FEATURES, BLOCKS, FORGETS, LEARNT_OUTCOMES, ERROR_WEIGHT, ROUNDS, NEXT_LOOK = range(9)
+SPREAD_HEAD = 9
+# a block of spread, before its units
+BLOCK_LEARNT, BLOCK_NEXT, BLOCK_LEFT = range(3)
+BLOCK_HEAD = 3
 
 # Passed as arguments: Numba would compile a function again for each literal number, but not for these.
 ZERO, ONE = np.int64(0), np.int64(1)
-# A feature counts as at most this many times those of the first round, so that its squares and sums stay finite; if those
-# are smaller than SMALLEST, they count as 0.
+# The ridge: as many rows of the usual size, each by itself, as tell how large a parameter is; and that of arms, which have one.
+RIDGE, RIDGE_OF_ARMS = 3.0, 1.0
+# xᵀΣ⁻¹x counts as this at most.
+WIDEST = 1.0
+# Units are renewed when a block has learnt this many times the rows.
+UNITS_GROWTH = 1.5
+# How many times the rounds so far the look ahead is, when it begins, and how rounds grow from one to the next.
+LOOK, FIRST_LOOK, LOOK_GROWTH = 10.0, 8.0, 1.25
+# Rewards are drawn with this part of what is left of their deviation.
+DRAWN = 0.7
+# A feature counts as at most so many times its unit, so that squares and sums of them stay finite; and what is smaller than
+# SMALLEST is taken to be 0.
 LARGEST_RATIO, SMALLEST = 1e12, 1e-50
 # Noise below this fraction of the mean square is rounding.
 ROUNDING = 1e-20
 
 
-def spread_size(M, ages=0):
-    """Length of `spread` for this many outputs and ages."""
-    return SPREAD_HEAD + 4 * M + ages
-
-
-@inlined
-def ages_at(spread):
-    """Where the ages of a model that forgets start; the end of the vector if it does not forget."""
-    return SPREAD_HEAD + 4 * int(spread[OUTPUTS])
+def spread_size(G, p, M, ages=0):
+    """Length of `spread` for G blocks, p features and M outputs, and so many ages, 0 for a model that does not forget."""
+    q2 = 0 if ages else (p + 1) ** 2
+    return SPREAD_HEAD + 4 * M + p + q2 + G * (BLOCK_HEAD + p + q2) + ages
 
 
 @inlined
 def forgets(spread):
     """Whether the model forgets."""
-    return spread.shape[0] > ages_at(spread)
+    return spread[FORGETS] > 0.0
+
+
+@inlined
+def squares_at(spread):
+    """Where the sums of squares of features stand; behind them the sum for M."""
+    return SPREAD_HEAD + 4 * int(spread[OUTPUTS])
+
+
+@inlined
+def blocks_at(spread):
+    """Where the blocks of spread stand, and how long each of them is."""
+    p = int(spread[FEATURES])
+    sums = 0 if forgets(spread) else (p + 1) * (p + 1)
+    return squares_at(spread) + p + sums, BLOCK_HEAD + p + sums
+
+
+@inlined
+def block_at(spread, g):
+    """Where block g of spread stands."""
+    first, size = blocks_at(spread)
+    return first + g * size
+
+
+@inlined
+def ages_at(spread):
+    """Where the ages of a model that forgets stand; at the end of the vector for one that does not."""
+    return block_at(spread, int(spread[BLOCKS]))
+
+
+def spread_views(spread):
+    """What has been learnt of all blocks together, the blocks and the ages, by name."""
+    first, size = blocks_at(spread)
+    end = ages_at(spread)
+    return {
+        "spread": spread[LEARNT_OUTCOMES:first],
+        "blocks": spread[first:end].reshape(-1, size),
+        "ages": spread[end:],
+    }
 
 
 @inlined
@@ -78,8 +139,8 @@ def flat_size(G, p, M):
 
 
 @kernel
-def begin_model(flat, spread, G, p, M, centred, prior):
-    """A model that has learnt nothing; prior (M,): declared standard deviations, 0 if none is declared."""
+def begin_model(flat, spread, G, p, M, centred, forgetful, prior):
+    """A model that has learnt nothing; prior (M,): declared standard deviations, 0 where there is none."""
     flat[0] = G
     flat[1] = p + 1
     flat[2] = M + 1
@@ -95,8 +156,16 @@ def begin_model(flat, spread, G, p, M, centred, prior):
         spread[i] = 0.0
     spread[OUTPUTS] = M
     spread[CENTRED] = 1.0 if centred else 0.0
+    spread[FEATURES] = p
+    spread[BLOCKS] = G
+    spread[FORGETS] = 1.0 if forgetful else 0.0
+    spread[NEXT_LOOK] = FIRST_LOOK
     for i in range(M):
         spread[SPREAD_HEAD + 3 * M + i] = prior[i]
+    for g in range(G):
+        own = block_at(spread, g)
+        spread[own + BLOCK_NEXT] = 2.0
+        spread[own + BLOCK_LEFT] = 1.0
 
 
 @inlined
@@ -108,24 +177,90 @@ def spread_parts(spread):
 
 @kernel
 def ridge_of(p):
-    """λ: the squared norm of a typical row in the model's own unit, p features and the constant."""
-    return 2.0 if p > 0 else 1.0
+    """λ, in the model's own units."""
+    return RIDGE if p > 0 else RIDGE_OF_ARMS
+
+
+# Units
+
+
+@inlined
+def per_unit(flat, spread, g, i, x):
+    """1/unit of feature i in block g, for a row in which it is x: its own, else that of all rows, else as if x were learnt now."""
+    own = spread[block_at(spread, g) + BLOCK_HEAD + i]
+    if own > 0.0:
+        return own
+    squares = spread[squares_at(spread) + i]
+    learnt = flat[FLAT_HEAD + LEARNT]
+    if squares > 0.0:
+        return math.sqrt(learnt / squares)
+    return math.sqrt(learnt + 1.0) / abs(x) if abs(x) > SMALLEST else 0.0
 
 
 @kernel
-def begin_unit(spread, X, x, rows, p):
-    """The unit of the features, from the first rows offered; 1 if they are all 0."""
-    total = inner(X, x, X, x, rows * p) / rows
-    spread[UNIT] = math.sqrt(total) if total > SMALLEST * SMALLEST else 1.0
-
-
-@kernel
-def extend_row(spread, X, x, p, out, at):
-    """A row in the model's own unit, with the constant, into p + 1 numbers of out."""
-    scale = 1.0 / spread[UNIT]
+def extend_row(flat, spread, g, X, x, p, out, at):
+    """A row in the units of block g, with the constant, into p + 1 numbers of out."""
+    units = block_at(spread, g) + BLOCK_HEAD
     for i in range(p):
+        scale = spread[units + i]
+        if scale == 0.0:
+            scale = per_unit(flat, spread, g, i, X[x + i])
         out[at + i] = max(-LARGEST_RATIO, min(LARGEST_RATIO, X[x + i] * scale))
     out[at + p] = 1.0
+
+
+@kernel
+def note_row(flat, spread, g, X, x, p):
+    """A row that block g is about to learn: its squares, and units of the features which the block has not learnt before."""
+    squares = squares_at(spread)
+    own = block_at(spread, g)
+    n = flat[FLAT_HEAD + LEARNT] + 1.0
+    for i in range(p):
+        if abs(X[x + i]) > SMALLEST:
+            spread[squares + i] += X[x + i] * X[x + i]
+            if spread[own + BLOCK_HEAD + i] == 0.0:
+                spread[own + BLOCK_HEAD + i] = math.sqrt(n / spread[squares + i])
+    spread[own + BLOCK_LEARNT] += 1.0
+
+
+@inlined
+def units_are_due(spread, g):
+    """Whether block g has learnt so much that its units are to be renewed."""
+    own = block_at(spread, g)
+    return spread[FEATURES] > 0.0 and spread[own + BLOCK_LEARNT] >= spread[own + BLOCK_NEXT]
+
+
+@kernel
+def renew_units(flat, spread, g, scratch):
+    """Σ and b of block g in units of the mean squares of now, the ridge as it was in those before; Σ⁻¹ and Θ are yet to follow.
+
+    scratch has q numbers.
+    """
+    _, q, outputs, _, _, sigma, b, _ = ridge_parts(flat)
+    own = block_at(spread, g)
+    squares = squares_at(spread)
+    ridge = ridge_of(q - 1)
+    n = flat[FLAT_HEAD + LEARNT]
+    spread[own + BLOCK_NEXT] = math.floor(UNITS_GROWTH * spread[own + BLOCK_LEARNT]) + 1.0
+    scratch[q - 1] = 1.0
+    for i in range(q - 1):
+        before = spread[own + BLOCK_HEAD + i]
+        scratch[i] = 1.0
+        if before > 0.0:
+            spread[own + BLOCK_HEAD + i] = math.sqrt(n / spread[squares + i])
+            scratch[i] = spread[own + BLOCK_HEAD + i] / before
+    for i in range(q):
+        row = sigma + (g * q + i) * q
+        flat[row + i] -= ridge
+        for j in range(q):
+            flat[row + j] *= scratch[i] * scratch[j]
+        flat[row + i] += ridge
+    for i in range(g * outputs, (g + 1) * outputs):
+        for j in range(q):
+            flat[b + i * q + j] *= scratch[j]
+
+
+# Predictions
 
 
 @kernel
@@ -169,9 +304,20 @@ def centre(spread, i):
 
 
 @inlined
+def uncertainty(whole, product, ridge, w, most):
+    """xᵀΣ⁻¹x and λ‖Σ⁻¹x‖² of it that the ridge hides, of what has faded by w; the whole is `most` or WIDEST at most."""
+    whole = min(most, w * max(0.0, whole))
+    hidden = min(whole, w * ridge * product)
+    over = max(1.0, whole / WIDEST)
+    return whole / over, hidden / over
+
+
+@inlined
 def deviation(noise, signal, whole, hidden):
-    """The standard deviation of a prediction, from its two parts."""
-    return math.sqrt(noise * (whole - hidden) + signal * hidden)
+    """Of a prediction, of whose xᵀΣ⁻¹x the ridge hides a part."""
+    unknown = hidden / whole if whole > 0.0 else 0.0
+    unknown *= unknown
+    return math.sqrt(whole * (noise + (signal - noise) * unknown * unknown))
 
 
 @kernel
@@ -183,11 +329,11 @@ def predict(flat, spread, g, Z, z, means, a, deviations, b, room):
     _, q, outputs, theta, inverse, _, _, _ = ridge_parts(flat)
     M, _, _, _, _ = spread_parts(spread)
     matvec(flat, inverse + g * q * q, Z, z, q, room, 0)
-    w = faded(spread, g)
-    whole = w * max(0.0, inner(Z, z, room, 0, q))
-    if forgets(spread):
-        whole = min(whole, inner(Z, z, Z, z, q) / ridge_of(q - 1))
-    hidden = min(whole, w * ridge_of(q - 1) * inner(room, 0, room, 0, q))
+    ridge = ridge_of(q - 1)
+    most = inner(Z, z, Z, z, q) / ridge if forgets(spread) else math.inf
+    whole, hidden = uncertainty(
+        inner(Z, z, room, 0, q), inner(room, 0, room, 0, q), ridge, faded(spread, g), most
+    )
     row = theta + g * outputs * q
     one = inner(flat, row + M * q, Z, z, q)
     for i in range(M):
@@ -212,11 +358,17 @@ def predict_eight(flat, spread, X, x, rows, room):
     p = q - 1
     T = 8 * (outputs + 2)
     rows_as_columns(X, x, rows, p, room, T)
-    scale = lanes.spread8(1.0 / spread[UNIT])
+    units = block_at(spread, 0) + BLOCK_HEAD
     for i in range(p):
-        lanes.store8(room, T + 8 * i, lanes.load8(room, T + 8 * i) * scale)
-    for i in range(T, T + 8 * p):
-        room[i] = max(-LARGEST_RATIO, min(LARGEST_RATIO, room[i]))
+        column = T + 8 * i
+        scale = spread[units + i]
+        if scale > 0.0:
+            lanes.store8(room, column, lanes.load8(room, column) * lanes.spread8(scale))
+        else:
+            for r in range(column, column + 8):
+                room[r] *= per_unit(flat, spread, 0, i, room[r])
+        for r in range(column, column + 8):
+            room[r] = max(-LARGEST_RATIO, min(LARGEST_RATIO, room[r]))
     lanes.store8(room, T + 8 * p, lanes.spread8(1.0))
     whole = lanes.spread8(0.0)
     norm = lanes.spread8(0.0)
@@ -303,8 +455,8 @@ def learn(flat, spread, g, Z, z, Y, y, room):
             e = room[q + M + 1 + i]
             spread[errors + i] += weight * e * e * shrink
     if forgetful:
-        return forgetting.some_are_due(flat, spread, ages_at(spread), g)
-    return refresh
+        refresh = forgetting.some_are_due(flat, spread, ages_at(spread), g)
+    return refresh or units_are_due(spread, g)
 
 
 @kernel
@@ -321,12 +473,92 @@ def fade_sums(spread):
 
 @kernel
 def refresh(flat, spread, g, scratch):
-    """Recompute block g, as `learn` asks for; in a model that forgets, any block that is due. scratch (2q²,) is overwritten."""
+    """Block g afresh, as `learn` asks for; of a model that forgets, whatever is due. scratch (2q²,) is overwritten."""
+    units = units_are_due(spread, g)
+    if units:
+        renew_units(flat, spread, g, scratch)
+    if units or not forgets(spread):
+        ridge_refresh(flat, g, scratch)
     if forgets(spread):
         ridge = ridge_of(int(flat[1]) - 1)
         forgetting.renew_those_due(flat, spread, ages_at(spread), g, ridge, scratch)
-    else:
-        ridge_refresh(flat, g, scratch)
+
+
+# The look ahead
+
+
+def look_room(q):
+    """How much room `look_ahead` needs for rows of q numbers, the constant among them."""
+    return 4 * q * q
+
+
+@kernel
+def look_ahead(flat, spread, phi, a, one_row, ids, best, room):
+    """A round whose actions have their rows at phi[a], `best` the one that is best by the estimates; e anew where it is time.
+
+    Where actions have rows of their own, one of them, in turn, stands for all in M.
+    """
+    if forgets(spread) or flat[FLAT_HEAD + LEARNT] == 0.0:
+        return
+    p = int(spread[FEATURES])
+    t = spread[ROUNDS] + 1.0
+    spread[ROUNDS] = t
+    one = 0 if one_row else int(t) % ids.shape[0]
+    add_row(spread, squares_at(spread) + p, phi, a + one * p, p, t)
+    g = ids[best] if flat[0] > 1.0 else 0
+    add_row(spread, block_at(spread, g) + BLOCK_HEAD + p, phi, a if one_row else a + best * p, p, t)
+    if t >= spread[NEXT_LOOK]:
+        spread[NEXT_LOOK] = math.floor(LOOK_GROWTH * t) + 1.0
+        for g in range(int(spread[BLOCKS])):
+            spread[block_at(spread, g) + BLOCK_LEFT] = part_left(flat, spread, g, room)
+
+
+@inlined
+def add_row(spread, at, X, x, p, weight):
+    """weight · xxᵀ, x with the constant, into the matrix at spread[at]."""
+    for i in range(p):
+        add_scaled(spread, at + i * (p + 1), weight * X[x + i], X, x, p)
+        spread[at + i * (p + 1) + p] += weight * X[x + i]
+    last = at + p * (p + 1)
+    add_scaled(spread, last, weight, X, x, p)
+    spread[last + p] += weight
+
+
+@kernel
+def part_left(flat, spread, g, room):
+    """e of block g; 1 where it has learnt nothing. room has 4q² numbers."""
+    _, q, _, _, inverse, sigma, _, _ = ridge_parts(flat)
+    p = q - 1
+    own = block_at(spread, g)
+    if spread[own + BLOCK_LEARNT] == 0.0:
+        return 1.0
+    t = spread[ROUNDS]
+    of_all = 2.0 / (t * (t + 1.0))
+    moments = squares_at(spread) + p
+    chosen = own + BLOCK_HEAD + p
+    A = q * q
+    units = 2 * A
+    for i in range(p):
+        room[units + i] = per_unit(flat, spread, g, i, 0.0)
+    room[units + p] = 1.0
+    for i in range(q):
+        for j in range(q):
+            scale = of_all * room[units + i] * room[units + j]
+            room[i * q + j] = scale * spread[moments + i * q + j]
+            room[A + i * q + j] = (
+                flat[sigma + g * A + i * q + j] + LOOK * t * scale * spread[chosen + i * q + j]
+            )
+    now = inner(flat, inverse + g * A, room, 0, A)
+    invert(room, A, q, room, A, room[2 * A :])
+    left = inner(room, A, room, 0, A)
+    return math.sqrt(min(1.0, max(0.0, left / now))) if now > 0.0 else 1.0
+
+
+@inlined
+def drawn_part(spread, g):
+    """The part of its standard deviation that a reward of block g is drawn with; all of it where nothing was learnt."""
+    own = block_at(spread, g)
+    return 1.0 if forgets(spread) or spread[own + BLOCK_LEARNT] == 0.0 else DRAWN * spread[own + BLOCK_LEFT]
 
 
 # Offers and outcomes as given: rows in the user's units
@@ -339,8 +571,10 @@ def predictions_room(q, M):
 
 @kernel
 def predict_rewards(flat, spread, phi, a, one_row, ids, out, means, deviations, room):
-    """Means and standard deviations of the actions' rewards into out; room as for `predict_costs`."""
+    """Means of the actions' rewards into out, and the standard deviations that they are drawn with; room as for `predict_costs`."""
     predict_costs(flat, spread, phi, a, one_row, ids, ids[:0], out, means, out, deviations, ONE, room)
+    for j in range(ids.shape[0]):
+        out[deviations + j] *= drawn_part(spread, ids[j] if flat[0] > 1.0 else 0)
 
 
 @kernel
@@ -352,31 +586,30 @@ def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, devia
     p = int(flat[1]) - 1
     M = max(1, columns.shape[0])
     J = ids.shape[0]
-    if spread[UNIT] == 0.0:
-        begin_unit(spread, psi, a, 1 if one_row else J, p)
     if flat[0] == 1.0 and not one_row:
         w = faded(spread, 0)
+        ridge = ridge_of(p)
         forgetful = forgets(spread)
+        rows = 8 * (int(flat[2]) + 2)
         for j in range(0, J, 8):
             predict_eight(flat, spread, psi, a + j * p, min(8, J - j), room)
-            for i in range(M):
-                noise, signal = noise_and_signal(spread, i)
-                c = centre(spread, i)
-                for r in range(min(8, J - j)):
-                    whole = w * max(0.0, room[r])
-                    if forgetful:
-                        x = a + (j + r) * p
-                        norm = inner(psi, x, psi, x, p) / (spread[UNIT] * spread[UNIT]) + 1.0
-                        whole = min(whole, norm / ridge_of(p))
-                    hidden = min(whole, w * ridge_of(p) * room[8 + r])
+            for r in range(min(8, J - j)):
+                most = math.inf
+                if forgetful:
+                    most = 0.0
+                    for i in range(p + 1):
+                        most += room[rows + 8 * i + r] * room[rows + 8 * i + r] / ridge
+                whole, hidden = uncertainty(room[r], room[8 + r], ridge, w, most)
+                for i in range(M):
+                    noise, signal = noise_and_signal(spread, i)
+                    c = centre(spread, i)
                     at_row = (j + r) * K + (columns[i] if columns.shape[0] > 0 else 0)
                     out[means + at_row] = c + room[16 + 8 * i + r] - c * room[16 + 8 * M + r]
                     deviations[d + at_row] = deviation(noise, signal, whole, hidden)
         return
     for j in range(J):
-        if j == 0 or not one_row:
-            extend_row(spread, psi, a + j * p, p, room, 0)
         g = ids[j] if flat[0] > 1.0 else 0
+        extend_row(flat, spread, g, psi, a if one_row else a + j * p, p, room, 0)
         mean = 2 * (p + 1)
         predict(flat, spread, g, room, 0, room, mean, room, mean + M, room[p + 1 :])
         for i in range(M):
@@ -389,9 +622,8 @@ def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, devia
 def learn_reward(g, x, reward, flat, spread, room):
     """Learn one reward at φ = x by block g; returns whether to refresh the block. room has 2q + 5 numbers."""
     p = int(flat[1]) - 1
-    if spread[UNIT] == 0.0:
-        begin_unit(spread, x, ZERO, ONE, p)
-    extend_row(spread, x, 0, p, room, 0)
+    note_row(flat, spread, g, x, 0, p)
+    extend_row(flat, spread, g, x, 0, p, room, 0)
     room[p + 1] = reward
     return learn(flat, spread, g, room, 0, room, p + 1, room[p + 2 :])
 
@@ -400,9 +632,8 @@ def learn_reward(g, x, reward, flat, spread, room):
 def learn_costs(g, z, costs, flat, spread, room):
     """Learn M costs at ψ = z[:p] by block g; returns whether to refresh the block. room has 2q + 2 + 2M numbers."""
     p = int(flat[1]) - 1
-    if spread[UNIT] == 0.0:
-        begin_unit(spread, z, ZERO, ONE, p)
-    extend_row(spread, z, 0, p, room, 0)
+    note_row(flat, spread, g, z, 0, p)
+    extend_row(flat, spread, g, z, 0, p, room, 0)
     return learn(flat, spread, g, room, 0, costs, 0, room[p + 1 :])
 
 

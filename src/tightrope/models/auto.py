@@ -132,6 +132,11 @@ class Auto(Composite):
     _in_use = followed
 
     @property
+    def _guide(self) -> Model:
+        """The first that looks ahead: what it says of the information to come serves whichever is followed."""
+        return next((one for one in self.models if hooks.defines(one, "look_ahead")), self.followed)
+
+    @property
     def candidates(self) -> list[Any] | None:
         """The settings of each; until sizes are known, as they were given."""
         return self._asked_for if missing_sizes(self) else [model.settings() for model in self.models]

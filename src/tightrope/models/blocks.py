@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
@@ -37,12 +38,14 @@ class BlockModel(Model):
         known = len(kernels.ridge_views(self.flat).Sigma)
         if not self._begin_anew_with(n_actions):
             return
-        after = self.arrays()
-        old, new = (kernels.ridge_views(one.pop("flat"))._asdict() for one in (before, after))
-        keep_entries(before | old, after | new)
+        keep_entries(self._entries(before), self._entries(self.arrays()))
         if self.half_life is not None:
             ages = self._ages()
             ages[forgetting.BORN + known :] = ages[forgetting.TIME]
+
+    def _entries(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Arrays of the state that grow in their first dimension alone, when there are more actions."""
+        return {**kernels.ridge_views(arrays.pop("flat"))._asdict(), **arrays}
 
     @abstractmethod
     def _ages(self) -> Array:

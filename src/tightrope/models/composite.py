@@ -52,6 +52,17 @@ class Composite(Model):
     def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
         return hooks.predictions(self._in_use, self._rows(features, actions), actions)
 
+    @property
+    def _guide(self) -> Model:
+        """The part that looks ahead."""
+        return self._in_use
+
+    def drawn_parts(self, actions: NDArray[np.int64]) -> Array | float:
+        return hooks.drawn_parts(self._guide, actions)
+
+    def look_ahead(self, features: Any, actions: NDArray[np.int64], best: int) -> None:
+        hooks.look_ahead(self._guide, self._rows(features, actions), actions, best)
+
     def never_learnt(self) -> NDArray[np.bool_] | None:
         return hooks.never_learnt(self._in_use)
 

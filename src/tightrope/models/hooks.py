@@ -186,6 +186,17 @@ def sampled(model: Model, features: Any, actions: Any, scale: float, normals: No
 
 
 @_hook
+def drawn_parts(model: Model, actions: NDArray[np.int64]) -> Array | float:
+    """The part of its deviation that the reward of each action is to be drawn with; all of it, if the model does not look ahead."""
+    return 1.0
+
+
+@_hook
+def look_ahead(model: Model, features: Any, actions: NDArray[np.int64], best: int) -> None:
+    """A round is decided in which row `best` of those on offer is the best by the estimates, draws apart."""
+
+
+@_hook
 def of_sum(model: Model, z: Array) -> tuple[float, float] | None:
     """Mean and width of summed features; None if predictions are not linear in them."""
     return None

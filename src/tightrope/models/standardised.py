@@ -21,9 +21,10 @@ from tightrope.words import Text
 class Standardised(BlockModel):
     """Ridge regression that tunes itself: means and standard deviations in your units, whatever they are.
 
-    Features need not lie in a ball and outcomes need not lie in [0, 1]: features are measured in units of the first ones seen,
-    a constant is appended, outcomes are centred on their running mean, and their noise is estimated from the errors of predictions
-    (`tightrope.kernels.standardised` has the formulas). `ShadowPrice` turns `Ridge`, `DisjointRidge` and `ArmMeans` into it.
+    Features need not lie in a ball and outcomes need not lie in [0, 1]: each feature is measured in units of its own root mean
+    square, a constant is appended, outcomes are centred on their running mean, and their noise is estimated from the errors of
+    predictions (`tightrope.kernels.standardised` has the formulas). `ShadowPrice` turns `Ridge`, `DisjointRidge` and `ArmMeans`
+    into it.
 
     Parameters
     ----------
@@ -74,9 +75,9 @@ class Standardised(BlockModel):
         G, p = self.n_actions or 1, self.n_features
         self.flat = np.zeros(standardised.flat_size(G, p, M))
         ages = 0 if fades is None else forgetting.ages_size(G)
-        self.spread = np.zeros(standardised.spread_size(M, ages))
+        self.spread = np.zeros(standardised.spread_size(G, p, M, ages))
         priors = np.array(np.broadcast_to(given, (M,)))
-        standardised.begin_model(self.flat, self.spread, G, p, M, self.centred, priors)
+        standardised.begin_model(self.flat, self.spread, G, p, M, self.centred, fades is not None, priors)
         if fades is not None:
             forgetting.begin_ages(self.spread[-ages:], *fades, G, p + 1)
 
@@ -115,25 +116,36 @@ class Standardised(BlockModel):
 
     def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
         """Means and standard deviations, (n, n_outputs) each."""
-        rows, ids = self._rows_and_ids(features, actions)
-        return self._predicted(rows, ids, self.spread.copy())
+        return self.seen(*self._rows_and_ids(features, actions))
 
     def seen(self, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
-        """`predictions` for rows on offer, one for each action or one for all: the first ones set the features' unit."""
-        return self._predicted(np.empty((1, 0)) if rows is None else rows, ids, self.spread)
-
-    def _predicted(self, rows: Array, ids: Ids, spread: Array) -> tuple[Array, Array]:
-        n = len(ids)
+        """`predictions` for rows that need no check, one for each action or one for all."""
+        rows, n = np.empty((1, 0)) if rows is None else rows, len(ids)
         means, deviations = np.empty((n, self.n_outputs)), np.empty((n, self.n_outputs))
         one_row = len(rows) == 1 and n != 1
         room = np.empty(standardised.predictions_room(self.n_features + 1, self.n_outputs))
         columns = np.arange(self.n_outputs)
         standardised.predict_costs(
-            self.flat, spread, rows.reshape(-1), 0, one_row, ids, columns, means.reshape(-1), 0, deviations.reshape(-1),
-            0,
+            self.flat, self.spread, rows.reshape(-1), 0, one_row, ids, columns, means.reshape(-1), 0, deviations.reshape(-1), 0,
             self.n_outputs, room,
         )  # fmt: skip
         return means, deviations
+
+    def drawn_parts(self, ids: Ids) -> Array:
+        """The part of its deviation that the reward of each action is drawn with, (n,): what later rounds will not tell anyway."""
+        blocks = ids.tolist() if self.n_actions is not None else [0] * len(ids)
+        return np.array([standardised.drawn_part(self.spread, g) for g in blocks])
+
+    def look_ahead(self, rows: Array | None, ids: Ids, best: int) -> None:
+        """Note a round with these rows on offer, of which number `best` is the best by the estimates."""
+        rows = np.empty((1, 0)) if rows is None else rows
+        one_row = len(rows) == 1 and len(ids) != 1
+        room = np.empty(standardised.look_room(self.n_features + 1))
+        standardised.look_ahead(self.flat, self.spread, rows.reshape(-1), 0, one_row, ids, best, room)
+
+    def _entries(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        own: dict[str, NDArray[Any]] = standardised.spread_views(arrays["spread"])
+        return super()._entries(arrays) | own
 
     def _ages(self) -> Array:
         return self.spread[standardised.ages_at(self.spread) :]

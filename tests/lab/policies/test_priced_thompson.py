@@ -47,7 +47,7 @@ class _After(PolicySuite):
     kind: type
 
     def make(self):
-        return self.kind(tr.Ridge(3), cost=tr.Ridge(3), n_constraints=2, cost_range=(-1.0, 1.0))
+        return self.kind(tr.Ridge(3), cost=tr.Ridge(3), n_constraints=2, cost_range=(-1.0, 1.0), seed=1)
 
     def environment(self):
         return tr.environments.tabular.changed(BEFORE, costs_seen="after")

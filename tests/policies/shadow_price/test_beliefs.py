@@ -53,13 +53,27 @@ def test_compiled_predictions_are_the_models_own(name):
     same(sds, policy.hooks.reward_model().deviations(rows))
 
 
-def test_copies_may_take_note_of_what_they_are_shown():
+def test_rewards_are_drawn_with_what_later_rounds_will_not_tell():
+    policy = Setting("disjoint").make()
+    play(policy, Setting("disjoint"), 60)
+    rows, ids = np.random.default_rng(0).normal(size=(J, D)), np.arange(J)
+    whole, drawn = (
+        Beliefs(policy._reward, None, looks_ahead=looks).rewards(rows, ids) for looks in (False, True)
+    )
+    same(whole.means, drawn.means)
+    parts = drawn.deviations / whole.deviations
+    np.testing.assert_allclose(parts, policy._reward.drawn_parts(ids))
+    assert (parts <= 0.7 + 1e-12).all()
+    assert parts.min() < 0.6
+
+
+def test_looking_at_an_offer_changes_nothing():
     policy = Setting("after").make()
-    models = Beliefs(policy._reward, policy._cost)
-    models.copy().rewards(np.ones((J, D)), np.arange(J))
-    assert models.reward.spread[2] == 0.0
-    models.rewards(np.ones((J, D)), np.arange(J))
-    assert models.reward.spread[2] == pytest.approx(np.sqrt(D))
+    before = policy.hooks.state()
+    Beliefs(policy._reward, policy._cost, looks_ahead=True).rewards(np.ones((J, D)), np.arange(J))
+    policy.quote(np.ones((J, D)))
+    for name, array in policy.hooks.state().items():
+        same(array, before[name])
 
 
 def test_members_give_mean_and_deviation_in_one_call():

@@ -164,13 +164,6 @@ def test_a_model_is_asked_once_for_all_actions_and_once_for_all_remembered_round
         assert policy._reward.asked == ([t * J] if solves else []) + [J], t
 
 
-def test_a_proposal_copies_no_model_that_takes_no_note():
-    policy = tr.ShadowPrice(reward=Bagged(J, D), cost=tr.Ridge(D), constraints=K)
-    models = policy._beliefs
-    assert models.copy().reward is models.reward
-    assert models.copy().cost is not models.cost
-
-
 def test_what_no_member_can_tell_is_tried_by_every_other_one():
     class Blind(Bagged):
         def members(self, features=None, actions=None):

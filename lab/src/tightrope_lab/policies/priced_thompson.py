@@ -111,9 +111,6 @@ class PricedThompson(ExpectedCosts):
 
     def _measure(self, offer: Offer, choice: Choice) -> None:
         seen: Seen = choice.note
-        if self._pending.made == 0:
-            # The first offer sets the units of the features.
-            self._believed(offer, Beliefs(self._reward, self._cost))
         units = self._units(seen)
         self._rho[0] = units.rho
         self._measured[0] += hooks.n_learnt(self._reward) >= _LEAST_LEARNT
@@ -140,10 +137,6 @@ class PricedThompson(ExpectedCosts):
 
     def _seen(self, offer: Offer) -> Seen:
         models = Beliefs(self._reward, self._cost)
-        # A copy before the first decision: a proposal must not set the units of the features.
-        return self._believed(offer, models if self._pending.made else models.copy())
-
-    def _believed(self, offer: Offer, models: Beliefs) -> Seen:
         rewards = models.rewards(offer.phi, offer.ids)
         costs, unsure = offer.W, np.zeros(offer.W.shape)
         if self._cost is not None:

@@ -29,11 +29,20 @@ class Rewards(NamedTuple):
 
 
 class Beliefs:
-    """The models of rewards and of the costs seen after acting, in `columns`, as far as `sampling` needs them."""
+    """The models of rewards and of the costs seen after acting, in `columns`, as far as `sampling` needs them.
+
+    `looks_ahead`: deviations of rewards are only as large as draws need, after subtracting what later rounds bring anyway.
+    """
 
     def __init__(
-        self, reward: Any, cost: Model | None, sampling: str = "normal", columns: Ids = _NO_IDS
+        self,
+        reward: Any,
+        cost: Model | None,
+        sampling: str = "normal",
+        columns: Ids = _NO_IDS,
+        looks_ahead: bool = False,
     ) -> None:
+        self.looks_ahead = looks_ahead
         self.reward, self.cost, self.sampling, self.columns = reward, cost, sampling, columns
         # Whether compiled code can use both.
         self.compiled = (
@@ -48,6 +57,11 @@ class Beliefs:
 
     def rewards(self, phi: Array | None, ids: Ids) -> Rewards:
         return self._rewards([phi], [ids])
+
+    def look_ahead(self, phi: Array | None, ids: Ids, best: int) -> None:
+        """A round is decided in which row `best` is the best by the estimates."""
+        if self.looks_ahead and self.sampling != "gaps":
+            hooks.look_ahead(self.reward, phi, ids, best)
 
     def costs(self, psi: Array | None, ids: Ids) -> tuple[Array, Array]:
         assert self.cost is not None
@@ -105,14 +119,6 @@ class Beliefs:
         width = max(self.reward.n_features, cost + len(self.columns)) + 1
         return 2 * J + int(shadow.room_size(J, K, width))
 
-    def copy(self) -> Beliefs:
-        """A copy whose models may record what they are shown, which only models with kernels do."""
-
-        def own(model: Any) -> Any:
-            return model.copy() if model is not None and hooks.compiled(model) == "standardised" else model
-
-        return Beliefs(own(self.reward), own(self.cost), self.sampling, self.columns)
-
     def draw_sample(
         self, core: Array, solve: PriceSolve, entries: Sequence[Remembered], i: int, seed: np.uint64
     ) -> None:
@@ -154,15 +160,16 @@ class Beliefs:
                 costs[solve.offsets[r] : solve.offsets[r + 1], columns[~entry.force[columns]]] = 0.0
 
     def _rewards(self, phi: Sequence[Array | None], ids: Sequence[Ids]) -> Rewards:
-        if self.sampling == "members":
-            members = _members(self.reward, phi, ids)[:, :, 0]
-            means = members.mean(axis=0)
-            return Rewards(means, _deviations(members), members - means)
         if self.sampling == "gaps":
             means = _means(self.reward, phi, ids)[:, 0]
             return Rewards(means, np.zeros(len(means)))
+        parts = hooks.drawn_parts(self.reward, np.concatenate(ids)) if self.looks_ahead else 1.0
+        if self.sampling == "members":
+            members = _members(self.reward, phi, ids)[:, :, 0]
+            means = members.mean(axis=0)
+            return Rewards(means, parts * _deviations(members), parts * (members - means))
         means, sds = _normal(self.reward, phi, ids)
-        return Rewards(means[:, 0], sds[:, 0])
+        return Rewards(means[:, 0], parts * sds[:, 0])
 
 
 def _normal(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> tuple[Array, Array]:

@@ -72,7 +72,7 @@ class ShadowPrice(Constrained):
         Turns contexts that are table rows into numbers. Without an encoder a row must contain only numbers, in the order of
         these names, or of the first row.
     explore : float
-        Standard deviation of the draws, relative to the posterior's. Less usually earns more, but may miss the best for good.
+        Factor on the size of the draws; less than 1 usually earns more, but may miss the best action for good.
     caution : float
         How many of their standard deviations the totals are kept below zero.
     memory : int
@@ -155,7 +155,8 @@ class ShadowPrice(Constrained):
         self._cost = costs and hooks.standardised(costs, len(after), centred=False, prior=prior)
         self._read_by(self.rules, known, any_unit=True)
         self._begin()
-        self._beliefs = Beliefs(self._reward, self._cost, sampling_for(sampling, self._reward), after)
+        draws = sampling_for(sampling, self._reward)
+        self._beliefs = Beliefs(self._reward, self._cost, draws, after, looks_ahead=True)
         self._prices = Prices.new(self._beliefs, known, self._given)
         self._ledger = Totals.on(self._prices.vector(shadow.TOTALS), self._prices.vector(shadow.RESTS))
         self._memory = RoundMemory()
@@ -175,6 +176,9 @@ class ShadowPrice(Constrained):
         self._prices.work(self._memory, self._beliefs)
         force = self._input.in_force(offer.group)
         step = self._prices.step(offer, self._beliefs, force, -1 if forced is None else forced)
+        self._beliefs.look_ahead(
+            offer.phi, offer.ids, shadow.best_mean(len(offer.ids), self._n_constraints, step.trace)
+        )
         self._prices.remember(self._memory, remembered(offer, self._input), self._pending.made)
         decision = self._decided(offer, step.row, step.trace, step.kept, step.sampling)
         if self._fast is None and ShadowPath.fits(self._beliefs):
@@ -186,10 +190,10 @@ class ShadowPrice(Constrained):
         return decision
 
     def _weigh(self, offer: Offer) -> Quote:
-        # All on copies.
-        prices, beliefs = self._prices.copy(), self._beliefs.copy()
-        prices.work(self._memory, beliefs)
-        step = prices.step(offer, beliefs, self._input.in_force(offer.group), -1)
+        # On a copy of the prices; models are only asked.
+        prices = self._prices.copy()
+        prices.work(self._memory, self._beliefs)
+        step = prices.step(offer, self._beliefs, self._input.in_force(offer.group), -1)
         proposed = self._decided(offer, step.row, step.trace, None, step.sampling)
         return Quote(offer, proposed, self._pending.owner)
 

@@ -87,7 +87,6 @@ def rewards_without_rules(
 
     entries, weights = memory.sample(MOST_ROWS)
     # Copies, because some models record what they are shown.
-    beliefs = beliefs.copy()
     rewards = beliefs.rewards_of(entries).means
     costs = beliefs.expected_costs(entries)[0]
     offsets = np.concatenate([[0], np.cumsum([len(entry.ids) for entry in entries])])
