@@ -485,7 +485,7 @@ def draw_values(J, K, trace, seed, t):
 
 @kernel
 def best_mean(J, K, trace):
-    """The row that the estimates would choose: the lowest of the highest means among those that may be taken."""
+    """The row the estimates choose: the highest mean among those that may be taken, the first of equals."""
     means, _, _, marks, _, _ = trace_parts(J, K)
     best = -math.inf
     for j in range(J):

@@ -1,40 +1,40 @@
 """Linear models in any unit: ridge regression that scales its features, centres its outcomes and estimates their noise.
 
-What it predicts is a mean and a standard deviation in the user's units, and neither depends on the unit of any feature, nor on
-the unit and offset of outcomes that are centred. Three things make it so.
+It predicts a mean and a standard deviation in the user's units. Neither depends on the unit of any feature, or on the unit and
+offset of centred outcomes. Three things make this work.
 
-- Each feature is divided by its root mean square over all rows that were learnt, a constant 1 is appended, and the ridge is RIDGE
-  in that unit, however many features there are. A block takes over the units when the rows that it has learnt have grown by half.
-  A feature that was 0 in all of them is in the unit that it would have if it were learnt now. Without the constant an action with
-  φ = 0 would be worth the mean outcome for ever.
-- Outcomes are centred on their running mean c. The model keeps θ of the outcomes as they are and θ¹, that of an outcome which is
-  always 1, both by the same rank-one updates: θ of the centred outcomes is θ − c θ¹, whatever c has become.
-- The noise σ̂² is a mean of e²/(1 + h), e the error of a prediction made before its outcome was learnt, h = xᵀΣ⁻¹x, with the
-  spread of the outcomes as one more observation. Weights √(2h/(1 + h)) let what is seldom seen count: were all errors to count
-  alike, an action that is often taken and hardly varies would make the noise of all others look small, and a good one be given up
-  too soon.
+- Each feature is divided by its root mean square over all rows learnt, and a constant 1 is appended. The ridge is RIDGE in that
+  unit, however many features there are. A block updates its units each time the number of rows it has learnt has grown by half. A
+  feature that was 0 in all rows so far gets the unit it would have if it were learnt now. Without the constant an action with φ = 0
+  would be worth the mean outcome for ever.
+- Outcomes are centred on their running mean c. The model keeps θ for the raw outcomes and θ¹ for an outcome that is
+  always 1, both by the same rank-one updates: θ for the centred outcomes is θ − c θ¹, whatever c has become.
+- The noise σ̂² is a mean of e²/(1 + h), where e is the error of a prediction made before learning its outcome, h = xᵀΣ⁻¹x, with
+  the spread of outcomes as one more observation. Weights √(2h/(1 + h)) make rare rows count: if all errors counted alike, an
+  action that is often taken and hardly varies would make the noise of all others look small, and a good one would be dropped early.
 
-The variance of a prediction is h σ̂² where outcomes were learnt, and h s² where none were, s² the spread of the outcomes (σ̂²
-where that is larger): with rewards that hardly vary σ̂ falls at once, and an action that was never tried must stay uncertain all
-the same. Between the two it is h (σ̂² + u⁴ (s² − σ̂²)), u = λ‖Σ⁻¹x‖²/h the part of h that the ridge hides: 1 before anything was
-learnt, and soon too small to matter. Here h counts as 1 at most: no prediction is less certain than outcomes are noisy, not even
-that of a category which is seen for the first time.
+The variance of a prediction is h σ̂² if outcomes were learnt there, and h s² if none were, where s² is the spread of the outcomes
+(or σ̂² if that is larger). If rewards hardly vary, σ̂ falls at once, but an action that was never tried must stay uncertain. In
+between the variance is h (σ̂² + u⁴ (s² − σ̂²)), where u = λ‖Σ⁻¹x‖²/h is the part of h that the ridge hides: 1 before anything is
+learnt, and soon too small to matter. Here h counts as at most 1: no prediction is less certain than outcomes are noisy, not even
+for a category that appears for the first time.
 
-Posterior sampling pays for information. Where contexts vary, much of it comes for nothing: an action is taken in other rounds
-anyway. So the model looks ahead. Its draws need only the part e of a block's deviation that would be left after LOOK times as
-many rounds, all of them decided by the estimates alone:
+Posterior sampling pays for information. If contexts vary, much of it is free, because an action is taken in other rounds anyway.
+So the model looks ahead. Its draws use only the part e of a block's deviation that would be left after LOOK times as many rounds,
+all decided by the estimates alone:
 
     e² = tr((Σ + LOOK·t·G)⁻¹ M) / tr(Σ⁻¹ M),
 
-M the mean of xxᵀ over rounds and G that of xxᵀ where the estimates choose this block, 0 elsewhere; later rounds count for more,
-as t does. A block that the estimates never choose keeps e = 1. e is computed anew when rounds have grown by a quarter.
+where M is the mean of xxᵀ over rounds, and G is the same mean with 0 for rounds in which the estimates choose another block. Round
+t has weight t in both. A block that the estimates never choose keeps e = 1. e is recomputed when the number of rounds has grown by
+a quarter.
 
-A model is two vectors. `flat`: a ridge model's, as everywhere in the kernels, with M + 1 outputs, of which the last learns the
-constant 1. `spread`: a head; for each output the running mean, the sum of squares about it (about 0 where outcomes are not
+A model is two vectors. `flat` is a ridge model's, as everywhere in the kernels, with M + 1 outputs, the last of which learns the
+constant 1. `spread` has a head; for each output the running mean, the sum of squares about it (about 0 if outcomes are not
 centred), the weighted sum of e²/(1 + h), and the prior standard deviation (0: none declared); for each feature the sum of
-squares; the sum for M; for each block the rows that it has learnt, how many it takes to renew its units, e, its units (1/unit, 0
-where there is none yet) and the sum for G, in the user's units. A model that forgets does not look ahead, for what it learns does
-not last: it has no such sums, and `forgetting`'s ages at the end, and all sums about outcomes fade.
+squares; the sum for M; and for each block the rows learnt, the number at which it updates its units, e, its units (1/unit, 0 if
+there is none yet) and the sum for G, in the user's units. A model that forgets does not look ahead, because what it learns does
+not last: it has no such sums. It has `forgetting`'s ages at the end, and all its sums over outcomes fade.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tightrope.kernels.layout import STAT as FLAT_HEAD
 from tightrope.kernels.linear_algebra import add_scaled, inner, invert, matvec, rows_as_columns
 from tightrope.kernels.models import ridge_learn, ridge_refresh
 
-# the head of spread; ROUNDS: those in which offers were looked at, NEXT_LOOK: when e is computed anew
+# The head of spread. ROUNDS: how many offers the look ahead has seen; NEXT_LOOK: when e is recomputed.
 OUTPUTS, CENTRED, FEATURES, BLOCKS, FORGETS, LEARNT_OUTCOMES, ERROR_WEIGHT, ROUNDS, NEXT_LOOK = range(9)
 SPREAD_HEAD = 9
 # a block of spread, before its units
@@ -59,25 +59,24 @@ BLOCK_HEAD = 3
 
 # Passed as arguments: Numba would compile a function again for each literal number, but not for these.
 ZERO, ONE = np.int64(0), np.int64(1)
-# The ridge: as many rows of the usual size, each by itself, as tell how large a parameter is; and that of arms, which have one.
+# The ridge, in rows of usual size; and the ridge of arms, which have only the constant.
 RIDGE, RIDGE_OF_ARMS = 3.0, 1.0
-# xᵀΣ⁻¹x counts as this at most.
+# xᵀΣ⁻¹x counts as at most this.
 WIDEST = 1.0
-# Units are renewed when a block has learnt this many times the rows.
+# A block updates its units when it has learnt this many times the rows.
 UNITS_GROWTH = 1.5
-# How many times the rounds so far the look ahead is, when it begins, and how rounds grow from one to the next.
+# How far the look ahead goes, in rounds so far; the round of the first one; and the growth from one to the next.
 LOOK, FIRST_LOOK, LOOK_GROWTH = 10.0, 8.0, 1.25
-# Rewards are drawn with this part of what is left of their deviation.
+# Rewards are drawn with this part of the deviation that is left.
 DRAWN = 0.7
-# A feature counts as at most so many times its unit, so that squares and sums of them stay finite; and what is smaller than
-# SMALLEST is taken to be 0.
+# A feature counts as at most this many times its unit, so that squares and sums stay finite; below SMALLEST it counts as 0.
 LARGEST_RATIO, SMALLEST = 1e12, 1e-50
 # Noise below this fraction of the mean square is rounding.
 ROUNDING = 1e-20
 
 
 def spread_size(G, p, M, ages=0):
-    """Length of `spread` for G blocks, p features and M outputs, and so many ages, 0 for a model that does not forget."""
+    """Length of `spread` for G blocks, p features, M outputs and this many ages; 0 ages if the model does not forget."""
     q2 = 0 if ages else (p + 1) ** 2
     return SPREAD_HEAD + 4 * M + p + q2 + G * (BLOCK_HEAD + p + q2) + ages
 
@@ -90,13 +89,13 @@ def forgets(spread):
 
 @inlined
 def squares_at(spread):
-    """Where the sums of squares of features stand; behind them the sum for M."""
+    """Where the sums of squares of features start; the sum for M follows them."""
     return SPREAD_HEAD + 4 * int(spread[OUTPUTS])
 
 
 @inlined
 def blocks_at(spread):
-    """Where the blocks of spread stand, and how long each of them is."""
+    """Where the blocks of spread start, and how long each is."""
     p = int(spread[FEATURES])
     sums = 0 if forgets(spread) else (p + 1) * (p + 1)
     return squares_at(spread) + p + sums, BLOCK_HEAD + p + sums
@@ -104,19 +103,19 @@ def blocks_at(spread):
 
 @inlined
 def block_at(spread, g):
-    """Where block g of spread stands."""
+    """Where block g of spread starts."""
     first, size = blocks_at(spread)
     return first + g * size
 
 
 @inlined
 def ages_at(spread):
-    """Where the ages of a model that forgets stand; at the end of the vector for one that does not."""
+    """Where the ages of a model that forgets start; the end of the vector if it does not forget."""
     return block_at(spread, int(spread[BLOCKS]))
 
 
 def spread_views(spread):
-    """What has been learnt of all blocks together, the blocks and the ages, by name."""
+    """By name: what all blocks share, the blocks, and the ages."""
     first, size = blocks_at(spread)
     end = ages_at(spread)
     return {
@@ -140,7 +139,7 @@ def flat_size(G, p, M):
 
 @kernel
 def begin_model(flat, spread, G, p, M, centred, forgetful, prior):
-    """A model that has learnt nothing; prior (M,): declared standard deviations, 0 where there is none."""
+    """A model that has learnt nothing; prior (M,): declared standard deviations, 0 if none is declared."""
     flat[0] = G
     flat[1] = p + 1
     flat[2] = M + 1
@@ -186,7 +185,7 @@ def ridge_of(p):
 
 @inlined
 def per_unit(flat, spread, g, i, x):
-    """1/unit of feature i in block g, for a row in which it is x: its own, else that of all rows, else as if x were learnt now."""
+    """1/unit of feature i in block g, for the value x: the block's own, else that of all rows, else as if x were learnt now."""
     own = spread[block_at(spread, g) + BLOCK_HEAD + i]
     if own > 0.0:
         return own
@@ -211,7 +210,7 @@ def extend_row(flat, spread, g, X, x, p, out, at):
 
 @kernel
 def note_row(flat, spread, g, X, x, p):
-    """A row that block g is about to learn: its squares, and units of the features which the block has not learnt before."""
+    """Before block g learns a row: add its squares, and set units of features that are new to the block."""
     squares = squares_at(spread)
     own = block_at(spread, g)
     n = flat[FLAT_HEAD + LEARNT] + 1.0
@@ -225,14 +224,14 @@ def note_row(flat, spread, g, X, x, p):
 
 @inlined
 def units_are_due(spread, g):
-    """Whether block g has learnt so much that its units are to be renewed."""
+    """Whether block g has learnt enough to update its units."""
     own = block_at(spread, g)
     return spread[FEATURES] > 0.0 and spread[own + BLOCK_LEARNT] >= spread[own + BLOCK_NEXT]
 
 
 @kernel
 def renew_units(flat, spread, g, scratch):
-    """Σ and b of block g in units of the mean squares of now, the ridge as it was in those before; Σ⁻¹ and Θ are yet to follow.
+    """Restate Σ and b of block g in units of the current mean squares, with the same ridge; Σ⁻¹ and Θ must be refreshed after.
 
     scratch has q numbers.
     """
@@ -305,7 +304,7 @@ def centre(spread, i):
 
 @inlined
 def uncertainty(whole, product, ridge, w, most):
-    """xᵀΣ⁻¹x and λ‖Σ⁻¹x‖² of it that the ridge hides, of what has faded by w; the whole is `most` or WIDEST at most."""
+    """xᵀΣ⁻¹x, and the part λ‖Σ⁻¹x‖² of it that the ridge hides, after fading by w; at most `most` and WIDEST."""
     whole = min(most, w * max(0.0, whole))
     hidden = min(whole, w * ridge * product)
     over = max(1.0, whole / WIDEST)
@@ -314,7 +313,7 @@ def uncertainty(whole, product, ridge, w, most):
 
 @inlined
 def deviation(noise, signal, whole, hidden):
-    """Of a prediction, of whose xᵀΣ⁻¹x the ridge hides a part."""
+    """The standard deviation of a prediction with xᵀΣ⁻¹x = `whole`, of which the ridge hides a part."""
     unknown = hidden / whole if whole > 0.0 else 0.0
     unknown *= unknown
     return math.sqrt(whole * (noise + (signal - noise) * unknown * unknown))
@@ -473,7 +472,7 @@ def fade_sums(spread):
 
 @kernel
 def refresh(flat, spread, g, scratch):
-    """Block g afresh, as `learn` asks for; of a model that forgets, whatever is due. scratch (2q²,) is overwritten."""
+    """Recompute block g when `learn` asks for it, or whatever is due if the model forgets; scratch (2q²,) is overwritten."""
     units = units_are_due(spread, g)
     if units:
         renew_units(flat, spread, g, scratch)
@@ -488,15 +487,15 @@ def refresh(flat, spread, g, scratch):
 
 
 def look_room(q):
-    """How much room `look_ahead` needs for rows of q numbers, the constant among them."""
+    """How much room `look_ahead` needs for rows of q numbers, including the constant."""
     return 4 * q * q
 
 
 @kernel
 def look_ahead(flat, spread, phi, a, one_row, ids, best, room):
-    """A round whose actions have their rows at phi[a], `best` the one that is best by the estimates; e anew where it is time.
+    """Note a round with rows at phi[a], of which the estimates choose number `best`; recompute e when it is time.
 
-    Where actions have rows of their own, one of them, in turn, stands for all in M.
+    If each action has a row of its own, one of them, in turn, stands for all in M.
     """
     if forgets(spread) or flat[FLAT_HEAD + LEARNT] == 0.0:
         return
@@ -515,7 +514,7 @@ def look_ahead(flat, spread, phi, a, one_row, ids, best, room):
 
 @inlined
 def add_row(spread, at, X, x, p, weight):
-    """weight · xxᵀ, x with the constant, into the matrix at spread[at]."""
+    """Add weight · xxᵀ, x with the constant, to the matrix at spread[at]."""
     for i in range(p):
         add_scaled(spread, at + i * (p + 1), weight * X[x + i], X, x, p)
         spread[at + i * (p + 1) + p] += weight * X[x + i]
@@ -526,7 +525,7 @@ def add_row(spread, at, X, x, p, weight):
 
 @kernel
 def part_left(flat, spread, g, room):
-    """e of block g; 1 where it has learnt nothing. room has 4q² numbers."""
+    """e of block g; 1 if it has learnt nothing. room has 4q² numbers."""
     _, q, _, _, inverse, sigma, _, _ = ridge_parts(flat)
     p = q - 1
     own = block_at(spread, g)
@@ -556,7 +555,7 @@ def part_left(flat, spread, g, room):
 
 @inlined
 def drawn_part(spread, g):
-    """The part of its standard deviation that a reward of block g is drawn with; all of it where nothing was learnt."""
+    """The part of its standard deviation that a reward of block g is drawn with; all of it if nothing was learnt."""
     own = block_at(spread, g)
     return 1.0 if forgets(spread) or spread[own + BLOCK_LEARNT] == 0.0 else DRAWN * spread[own + BLOCK_LEFT]
 
@@ -571,7 +570,7 @@ def predictions_room(q, M):
 
 @kernel
 def predict_rewards(flat, spread, phi, a, one_row, ids, out, means, deviations, room):
-    """Means of the actions' rewards into out, and the standard deviations that they are drawn with; room as for `predict_costs`."""
+    """Means of the actions' rewards into out, with the standard deviations for their draws; room as for `predict_costs`."""
     predict_costs(flat, spread, phi, a, one_row, ids, ids[:0], out, means, out, deviations, ONE, room)
     for j in range(ids.shape[0]):
         out[deviations + j] *= drawn_part(spread, ids[j] if flat[0] > 1.0 else 0)

@@ -133,7 +133,7 @@ class Auto(Composite):
 
     @property
     def _guide(self) -> Model:
-        """The first that looks ahead: what it says of the information to come serves whichever is followed."""
+        """The first model that looks ahead. Its part of the deviation serves whichever model is followed."""
         return next((one for one in self.models if hooks.defines(one, "look_ahead")), self.followed)
 
     @property

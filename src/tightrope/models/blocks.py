@@ -44,7 +44,7 @@ class BlockModel(Model):
             ages[forgetting.BORN + known :] = ages[forgetting.TIME]
 
     def _entries(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Arrays of the state that grow in their first dimension alone, when there are more actions."""
+        """The state as arrays that only grow in their first dimension when there are more actions."""
         return {**kernels.ridge_views(arrays.pop("flat"))._asdict(), **arrays}
 
     @abstractmethod

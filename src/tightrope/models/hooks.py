@@ -187,13 +187,13 @@ def sampled(model: Model, features: Any, actions: Any, scale: float, normals: No
 
 @_hook
 def drawn_parts(model: Model, actions: NDArray[np.int64]) -> Array | float:
-    """The part of its deviation that the reward of each action is to be drawn with; all of it, if the model does not look ahead."""
+    """The part of its deviation to draw each action's reward with; all of it if the model does not look ahead."""
     return 1.0
 
 
 @_hook
 def look_ahead(model: Model, features: Any, actions: NDArray[np.int64], best: int) -> None:
-    """A round is decided in which row `best` of those on offer is the best by the estimates, draws apart."""
+    """A round was decided in which the estimates, without draws, choose row `best` of those on offer."""
 
 
 @_hook

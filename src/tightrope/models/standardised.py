@@ -132,12 +132,12 @@ class Standardised(BlockModel):
         return means, deviations
 
     def drawn_parts(self, ids: Ids) -> Array:
-        """The part of its deviation that the reward of each action is drawn with, (n,): what later rounds will not tell anyway."""
+        """The part of its deviation that each action's reward is drawn with, (n,): what later rounds won't reveal anyway."""
         blocks = ids.tolist() if self.n_actions is not None else [0] * len(ids)
         return np.array([standardised.drawn_part(self.spread, g) for g in blocks])
 
     def look_ahead(self, rows: Array | None, ids: Ids, best: int) -> None:
-        """Note a round with these rows on offer, of which number `best` is the best by the estimates."""
+        """Note a round with these rows on offer, of which the estimates choose number `best`."""
         rows = np.empty((1, 0)) if rows is None else rows
         one_row = len(rows) == 1 and len(ids) != 1
         room = np.empty(standardised.look_room(self.n_features + 1))

@@ -59,7 +59,7 @@ class Beliefs:
         return self._rewards([phi], [ids])
 
     def look_ahead(self, phi: Array | None, ids: Ids, best: int) -> None:
-        """A round is decided in which row `best` is the best by the estimates."""
+        """A round was decided in which the estimates choose row `best`."""
         if self.looks_ahead and self.sampling != "gaps":
             hooks.look_ahead(self.reward, phi, ids, best)
 

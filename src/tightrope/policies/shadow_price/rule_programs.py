@@ -86,7 +86,6 @@ def rewards_without_rules(
     from tightrope import lp  # takes long to import
 
     entries, weights = memory.sample(MOST_ROWS)
-    # Copies, because some models record what they are shown.
     rewards = beliefs.rewards_of(entries).means
     costs = beliefs.expected_costs(entries)[0]
     offsets = np.concatenate([[0], np.cumsum([len(entry.ids) for entry in entries])])
