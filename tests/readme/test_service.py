@@ -114,7 +114,9 @@ def test_the_probability_on_disk_is_the_one_that_the_decision_was_drawn_with() -
         read(bench.learn(str(i), reward=[0.1, 0.9, 0.4][i % 3]))
     state = bench.experiment._state
     assert state is not None
-    means, deviations = (np.ravel(one) for one in state.policy.hooks.reward_model().predictions(None, [0, 1]))
+    model = state.policy.hooks.reward_model()
+    means, deviations = (np.ravel(one) for one in model.predictions(None, [0, 1]))
+    deviations = deviations * model.drawn_parts(np.arange(2))
     first = NormalDist().cdf(float(means[0] - means[1]) / float(np.hypot(*deviations)))
     made = read(bench.decide({"event_id": "last"}))
     bench.reopened()

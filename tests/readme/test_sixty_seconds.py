@@ -133,17 +133,19 @@ def test_with_guard_no_total_rises_above_zero_where_every_round_offers_an_action
     )
 
 
-@claim("The policy tries an action as often as that action might be the best one")
-def test_an_action_is_tried_as_often_as_it_might_be_the_best() -> None:
-    """Over many seeds, after the same outcomes: by the model's means and deviations, which leave one of two arms in doubt."""
+@claim(
+    "The policy draws a value for each action from what it still has to find out about it, and the largest draw wins"
+)
+def test_an_action_is_tried_as_often_as_its_draw_is_the_largest() -> None:
+    """Over many seeds, after the same outcomes: by the model's means, and the parts of its deviations that are drawn, which leave one of two arms in doubt."""
     chosen, n = 0, 400
     for seed in range(n):
         policy = tr.ShadowPrice(reward=tr.ArmMeans(2), seed=seed)
         for action, reward in ((0, 0.2), (0, 0.9), (0, 0.4), (1, 0.6), (1, 0.3), (1, 0.8)):
             policy.learn(policy.commit(policy.quote(), action), reward=reward)
-        means, deviations = (
-            np.ravel(one).tolist() for one in policy.hooks.reward_model().predictions(None, [0, 1])
-        )
+        model = policy.hooks.reward_model()
+        means, deviations = (np.ravel(one) for one in model.predictions(None, [0, 1]))
+        deviations = deviations * model.drawn_parts(np.arange(2))
         decision = policy.decide()
         chosen += decision.action
     better = NormalDist().cdf((means[1] - means[0]) / math.hypot(*deviations))

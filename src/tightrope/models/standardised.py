@@ -46,7 +46,7 @@ class Standardised(BlockModel):
     >>> for x in [*range(10)] * 10:
     ...     model.learn([float(x)], 1000.0 + 5.0 * x)
     >>> model.means([[4.0], [9.0]]).round()
-    array([1021., 1044.])
+    array([1021., 1042.])
     """
 
     compiled: str | None = "standardised"
@@ -120,13 +120,14 @@ class Standardised(BlockModel):
 
     def seen(self, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
         """`predictions` for rows that need no check, one for each action or one for all."""
+        spread = self.spread  # a model without sizes says so here
         rows, n = np.empty((1, 0)) if rows is None else rows, len(ids)
         means, deviations = np.empty((n, self.n_outputs)), np.empty((n, self.n_outputs))
         one_row = len(rows) == 1 and n != 1
         room = np.empty(standardised.predictions_room(self.n_features + 1, self.n_outputs))
         columns = np.arange(self.n_outputs)
         standardised.predict_costs(
-            self.flat, self.spread, rows.reshape(-1), 0, one_row, ids, columns, means.reshape(-1), 0, deviations.reshape(-1), 0,
+            self.flat, spread, rows.reshape(-1), 0, one_row, ids, columns, means.reshape(-1), 0, deviations.reshape(-1), 0,
             self.n_outputs, room,
         )  # fmt: skip
         return means, deviations

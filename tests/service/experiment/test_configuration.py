@@ -331,8 +331,8 @@ def test_a_limit_of_a_rule_that_is_seen_after_acting_changes(name: str) -> None:
     moved, always = Bench(clinic(4.0, policy), accept_changes=True), Bench(clinic(6.0, policy))
     for bench in (moved, always):
         read(bench.ask(handlers.change_mode, ModeRequest(mode="shadow", default="other")))
-        taught(bench, 0, 60)
-        taught(bench, 60, 66, outcomes=False)
+        taught(bench, 0, 90)
+        taught(bench, 90, 96, outcomes=False)
     before = expected(moved)
     totals = moved.experiment.state.ledger.totals  # type: ignore[union-attr]
     moved.spec = clinic(6.0, policy)
@@ -344,16 +344,16 @@ def test_a_limit_of_a_rule_that_is_seen_after_acting_changes(name: str) -> None:
     np.testing.assert_allclose(expected(moved), expected(always), atol=0.02)
     # What was spent under the old limit stays as it was.
     np.testing.assert_array_equal(moved.experiment.state.ledger.totals, totals)
-    for number in range(66):
-        assert (number in moved.experiment.state.waiting) == (number >= 60)
+    for number in range(96):
+        assert (number in moved.experiment.state.waiting) == (number >= 90)
     # What comes from now on is judged by the new one, whenever it was decided.
-    for i in range(60, 66):
+    for i in range(90, 96):
         read(moved.learn(f"visit-{i}", reward=0.5, usage={"minutes": used(i)}))
         read(always.learn(f"visit-{i}", reward=0.5, usage={"minutes": used(i)}))
-    came = sum((used(i) - 6.0) / 10.0 for i in range(60, 66))
+    came = sum((used(i) - 6.0) / 10.0 for i in range(90, 96))
     assert moved.experiment.state.ledger.totals[0] == pytest.approx(totals[0] + came)
     for bench in (moved, always):
-        taught(bench, 66, 90)
+        taught(bench, 96, 120)
     np.testing.assert_allclose(expected(moved), expected(always), atol=0.02)
     alive = moved.digest()
     assert verify(moved.journal).digest == alive

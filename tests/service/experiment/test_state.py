@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -107,21 +109,21 @@ def test_vectors_without_names_are_taken_as_they_are_declared(model: str) -> Non
 def test_a_half_life_in_seconds_is_counted_by_the_clock_and_replayed(reward: dict[str, object]) -> None:
     bench = Bench(ward(policy={"kind": "shadow-price", "reward": reward}), snapshot_every=25)
 
+    x = bench.spec.encoder.vector(json.loads(visit(0))["context"])
+
     def width() -> float:
         policy = bench.experiment._state.policy  # type: ignore[union-attr]
-        return float(
-            policy.hooks.reward_model().deviations(np.array([[0.5, 1.0, 0.0]] * 3), np.arange(3)).sum()
-        )
+        return float(policy.hooks.reward_model().deviations(np.array([x] * 3), np.arange(3)).sum())
 
-    for i in range(60):
-        bench.now += 2.5
+    for i in range(240):
+        bench.now += 0.5
         assert bench.decide(visit(i)).status == 200
         bench.learn(f"visit-{i}", reward=float(i % 3 == 0), usage={"hours": 0.5})
     before = width()
     assert bench.decide({"event_id": "refused", "context": {"age": 500, "sex": "f"}}).status == 422
     assert width() == before, "a refused decision leaves no trace"
     bench.now += 3600.0
-    assert bench.decide(visit(60)).status == 200
+    assert bench.decide(visit(240)).status == 200
     assert width() > 1.2 * before, "six half-lives"
     assert verify(bench.journal).digest == bench.digest()
     alive = bench.digest()
