@@ -139,8 +139,20 @@ class SlowShadowPrice:
     """The recipe, step by step, where every solve is finished in the round that it starts in."""
 
     def __init__(
-        self, J, p, K, late=(), caution=3.0, explore=1.0, memory=2048, guard=False, seed=0, shared=True
+        self,
+        J,
+        p,
+        K,
+        late=(),
+        caution=3.0,
+        explore=1.0,
+        memory=2048,
+        guard=False,
+        seed=0,
+        shared=True,
+        least_chance=0.0,
     ):
+        self.least_chance = least_chance
         self.K, self.late, self.caution, self.explore, self.guard, self.seed = (
             K,
             list(late),
@@ -273,6 +285,11 @@ class SlowShadowPrice:
         estimates = np.where(kept, mean, -np.inf)
         best = estimates.max() - 1e-12 * abs(estimates.max())
         self.reward.look_ahead(x, int(np.flatnonzero(estimates >= best)[0]))
+        u, v = kernels.uniforms(np.uint64(self.seed), 0, t, 2**31 - 1)
+        over = (w + omega > 0) & (T + w + omega > 0)
+        sharing = np.flatnonzero(kept & ~over.any(axis=1))
+        if u < self.least_chance and len(sharing):
+            row = int(sharing[int(v * len(sharing))])
         for k in np.flatnonzero(known):
             self.exact[k] += Fraction(w[row, k])
             self.S[k] = float(self.exact[k])
@@ -341,6 +358,9 @@ WORLDS = {
     "no caution": {"caution": 0.0},
     "no exploration": {"explore": 0.0},
     "after, arms of their own": {"late": (0, 1), "shared": False},
+    "a least chance": {"least_chance": 0.4},
+    "a least chance, after": {"least_chance": 0.4, "late": (0, 1)},
+    "a least chance, guard": {"least_chance": 0.4, "guard": True},
 }
 
 

@@ -78,6 +78,11 @@ WORLDS = {
         lambda: tr.environments.bandit(threshold=0.5, costs_seen="after"),
         lambda: {"reward": tr.ArmMeans(4), "cost": tr.ArmMeans(4), "constraints": 1},
     ),
+    "a least chance": (lambda: random_world(8), lambda: {"reward": tr.Ridge(3), "least_chance": 0.3}),
+    "a least chance, sleeping actions, after": (
+        lambda: random_world(5, available=sleeping(), costs_seen="after"),
+        lambda: {"reward": tr.Ridge(3), "cost": tr.Ridge(3), "least_chance": 0.3},
+    ),
     "no constraints": (lambda: random_world(9), lambda: {"reward": tr.Ridge(3), "constraints": 0}),
 }
 

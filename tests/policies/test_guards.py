@@ -27,22 +27,24 @@ def exact_totals(chosen: list[list[float]], K: int) -> list[Fraction]:
     return [sum((Fraction(w[k]) for w in chosen), Fraction(0)) for k in range(K)]
 
 
-@given(ROUNDS, st.booleans(), st.integers(0, 3))
-@settings(max_examples=40)
-@example([[[0.0, 0.0], [1.0, 0.0], [1e15, 0.0]]] * 20, True, 0)
-@example([[[1e13, 0.0]] * 3, *[[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]] * 20], False, 0)
+@given(ROUNDS, st.booleans(), st.integers(0, 3), st.sampled_from([0.0, 0.5]))
+@settings(max_examples=60)
+@example([[[0.0, 0.0], [1.0, 0.0], [1e15, 0.0]]] * 20, True, 0, 0.0)
+@example([[[1e13, 0.0]] * 3, *[[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]] * 20], False, 0, 0.5)
 @example(
     [[[-1e16, 0.0]] * 3, *[[[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]] * 6, [[0.0, 0.0], [1e16, 0.0], [1e16, 0.0]]],
     True,
     0,
+    0.5,
 )
 def test_where_some_action_leaves_no_exact_total_above_zero_one_of_those_is_chosen(
-    rounds: list[list[list[float]]], safe: bool, seed: int
+    rounds: list[list[list[float]]], safe: bool, seed: int, least: float
 ) -> None:
     """By both ways into `decide`, the compiled one and the careful one; what is excluded has probability 0."""
     ways = []
     for careful in (False, True):
-        policy = tr.ShadowPrice(reward=tr.ArmMeans(3), constraints=2, guard=True, seed=seed)
+        made: dict[str, Any] = {"constraints": 2, "guard": True, "seed": seed, "least_chance": least}
+        policy = tr.ShadowPrice(reward=tr.ArmMeans(3), **made)
         chosen: list[list[float]] = []
         rows = []
         for t, offered in enumerate(rounds):
@@ -83,12 +85,14 @@ def test_costs_that_dwarf_the_others_forgive_nothing(first: list[list[float]], s
     assert policy.totals[0] == sum(map(sum, first)) * scale, "only what could not be avoided"
 
 
+@pytest.mark.parametrize("least", [0.0, 0.5])
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("costs", [[-0.3, 0.1, 0.2], [0.0, 2.0**-45, 1.0], [-1.0, 2.0**-54, 0.7]])
-def test_simulations_keep_every_exact_total_as_well(costs: list[float], compiled: bool) -> None:
+def test_simulations_keep_every_exact_total_as_well(costs: list[float], compiled: bool, least: float) -> None:
     """The safe action earns least."""
     env = tr.environments.Tabular([1.0], rewards=[[0.1, 0.5, 0.9]], costs=[[[w] for w in costs]])
-    policy = tr.ShadowPrice(reward=tr.ArmMeans(3), constraints=1, guard=True, caution=0.0)
+    made: dict[str, Any] = {"constraints": 1, "guard": True, "caution": 0.0, "least_chance": least}
+    policy = tr.ShadowPrice(reward=tr.ArmMeans(3), **made)
     run = tr.simulate(policy, env, 300, 2, seed=1, keep_choices=True, compile=compiled, warn=False)
     assert run.choices is not None
     for choices in run.choices:

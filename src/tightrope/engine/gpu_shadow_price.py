@@ -153,6 +153,10 @@ def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
     fading = [getattr(one, "half_life", None) for one in (state.reward, state.cost)]
     if any(one is not None for one in (policy.hooks.settings()["half_life"], *fading)):
         raise InvalidInput("a GPU can't run a shadow-price policy with a half_life; use engine='cpu'.")
+    if policy.hooks.settings()["least_chance"]:
+        raise InvalidInput(
+            "a GPU can't run a shadow-price policy with a least_chance; set least_chance to 0, or use engine='cpu'."
+        )
     if env.costs_seen == "before" and env.random_costs and policy.hooks.n_constraints:
         raise InvalidInput(
             "a GPU's memory counts on rounds that repeat, but here the costs seen before acting are random; use engine='cpu'."

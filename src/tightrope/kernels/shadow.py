@@ -49,8 +49,9 @@ from tightrope.validation import LARGEST
     SLOT,  # where the current round enters the memory, −1 if it does not
     MARK,  # its fingerprint
     NEXT_SOLVE,  # the round in which the next solve starts
-) = range(12)
-HEAD = 12
+    LEAST_CHANCE,  # the probability with which the action is any that takes no total above 0
+) = range(13)
+HEAD = 13
 # vectors of K: known cumulative costs and the rests of these sums (`exact_sums`), estimates booked for outcomes to come,
 # Σ mean size, Σ mean square size and Σ of realised squares; shadow price, correction, the clock of the correction, whether the rule
 # can't be met, whether it is seen before acting; then the half-life, if there is one
@@ -80,8 +81,9 @@ CAP, AT_CAP, ENOUGH_ROUNDS, ERRORS_ABOVE = 20.0, 0.999, 8.0, 2.0
 LEAST_RHO = 1e-9
 # The excess of any action that is above zero at all.
 LEAST_EXCESS = 1e-300
-# The slots of a round's draws: whether and where it enters the memory, two normals each, and those of a solve that starts in it.
-MEMORY_SLOT, CHOICE_SLOT, SOLVE_SLOT = 0, 1, 2**31
+# The slots of a round's draws: whether and where it enters the memory, two normals each, whether its action is any, and those of a
+# solve that starts in it.
+MEMORY_SLOT, CHOICE_SLOT, LEAST_SLOT, SOLVE_SLOT = 0, 1, 2**31 - 1, 2**31
 # How many numbers all remembered rounds may take together, and the least number of rounds.
 MOST_NUMBERS, LEAST_CAPACITY = 4_000_000, 64
 # The multiplications of a solve that a decision may wait for, about half a millisecond; how many of these budgets the last one
@@ -89,11 +91,11 @@ MOST_NUMBERS, LEAST_CAPACITY = 4_000_000, 64
 BUDGET, LAST_BUDGETS, USUAL_PASSES, ROW_WORK = 500_000.0, 20.0, 24.0, 24.0
 
 
-def new_core(K, explore, caution, memory, guard, known, half_life=None):
+def new_core(K, explore, caution, memory, guard, known, half_life=None, least_chance=0.0):
     """The state before the first round."""
     core = np.zeros(HEAD + VECTORS * K + (half_life is not None))
     core[[CONSTRAINTS, RHO, EXPLORE, CAUTION, GUARD]] = K, 1.0, explore, caution, guard
-    core[[CAPACITY, SLOT, NEXT_SOLVE]] = -memory, -1.0, 2.0
+    core[[CAPACITY, SLOT, NEXT_SOLVE, LEAST_CHANCE]] = -memory, -1.0, 2.0, least_chance
     if half_life is not None:
         core[-1] = half_life
     vector(core, KNOWN)[:] = known
@@ -118,8 +120,9 @@ def half_life(core):
     return core[at(core, VECTORS)] if core.shape[0] > at(core, VECTORS) else math.inf
 
 
-# Behind a decision: r̂, mean, standard deviation, drawn value (J each), 1 if the action may be taken (J,), costs (J, K), then by
-# rule λ, p, q, T, where the wall starts (z) and its slope ρ/m, 0 for a rule that can't be met.
+# Behind a decision: r̂, mean, standard deviation, drawn value (J each), a mark (J,), costs (J, K), then by rule λ, p, q, T, where
+# the wall starts (z) and its slope ρ/m, 0 for a rule that can't be met. The mark of an action is 0 if it may not be taken, 1 if it
+# is taken when its value is the highest; below 1 it is also the probability with which it is taken whatever its value.
 
 
 @inlined
@@ -283,6 +286,7 @@ def step(J, spreads, core, trace, seed, forced):
     """
     weigh(J, spreads, core, trace)
     row = draw_values(J, int(core[CONSTRAINTS]), trace, seed, core[ROUNDS])
+    row = any_row(J, core, trace, row, seed)
     if forced >= 0:
         row = forced
     count(J, core, trace, row, seed)
@@ -319,6 +323,8 @@ def weigh(J, spreads, core, trace):
         trace[deviations + j] = math.sqrt(variance)
     if core[GUARD] != 0.0 and K > 0:
         keep_least_excess(J, core, trace)
+    if core[LEAST_CHANCE] > 0.0:
+        share_least_chance(J, spreads, core, trace)
 
 
 @inlined
@@ -459,6 +465,52 @@ def keep_least_excess(J, core, trace):
         least = min(least, excess)
     for j in range(J):
         trace[marks + j] = 1.0 if trace[marks + j] <= least else 0.0
+
+
+@kernel
+def share_least_chance(J, spreads, core, trace):
+    """Mark the actions that share the least chance with their part of it; if there are none, nothing changes."""
+    K = int(core[CONSTRAINTS])
+    marks = trace_parts(J, K)[3]
+    n = 0
+    for j in range(J):
+        n += trace[marks + j] != 0.0 and keeps_totals(J, K, j, spreads, trace)
+    share = core[LEAST_CHANCE] / max(1, n)
+    for j in range(J):
+        if share > 0.0 and trace[marks + j] != 0.0 and keeps_totals(J, K, j, spreads, trace):
+            trace[marks + j] = share
+
+
+@inlined
+def keeps_totals(J, K, j, spreads, trace):
+    """Whether action j takes no total above 0, nor one up that is there; unknown costs count one standard deviation more."""
+    _, _, _, _, W, rules = trace_parts(J, K)
+    above = 0
+    for k in range(K):
+        w = trace[W + j * K + k] + spreads[j * K + k]
+        above += w > 0.0 and trace[rules + 3 * K + k] + w > 0.0
+    return above == 0
+
+
+@kernel
+def any_row(J, core, trace, row, seed):
+    """With the least chance, any of the rows that share it, each as likely as the others; otherwise `row`."""
+    if core[LEAST_CHANCE] == 0.0:
+        return row
+    u, v = uniforms(seed, 0, core[ROUNDS], LEAST_SLOT)
+    if u >= core[LEAST_CHANCE]:
+        return row
+    marks = trace_parts(J, int(core[CONSTRAINTS]))[3]
+    n = 0
+    for j in range(J):
+        n += 0.0 < trace[marks + j] < 1.0
+    left = math.floor(v * n)
+    for j in range(J):
+        if 0.0 < trace[marks + j] < 1.0:
+            if left == 0:
+                return j
+            left -= 1
+    return row
 
 
 @kernel

@@ -314,6 +314,8 @@ class TestExtremes:
             ({"explore": -1.0}, "explore"),
             ({"caution": math.nan}, "caution"),
             ({"memory": 0}, "memory"),
+            ({"least_chance": -0.01}, r"least_chance must lie in \[0, 0.5\], but got -0.01"),
+            ({"least_chance": 0.51}, r"least_chance must lie in \[0, 0.5\], but got 0.51"),
             ({"seed": -1}, "seed"),
             ({"constraints": -1}, "constraints must be Rules or their number"),
             ({"reward": None}, "reward must be a model"),
@@ -449,11 +451,12 @@ class TestSeed:
 
     @pytest.mark.parametrize("name", ["before", "after"])
     def test_plain_python_makes_the_same_choices(self, name):
-        setting = Setting(name)
+        setting = Setting(name, least_chance=0.3)
         here = actions(play(setting.make(seed=3), setting, 9))
         code = (
             "import sys; sys.modules['numba'] = None\n"
-            f"from shadow_tools import *; s = Setting({name!r}); print(actions(play(s.make(seed=3), s, 9)))"
+            f"from shadow_tools import *; s = Setting({name!r}, least_chance=0.3)\n"
+            "print(actions(play(s.make(seed=3), s, 9)))"
         )
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parents[2])])}
         there = subprocess.run(
@@ -609,6 +612,7 @@ def test_names_of_settings_cover_the_compiled_ones():
 
 
 def test_it_says_what_it_is():
+    assert "least_chance=0.01" in repr(tr.ShadowPrice(reward=tr.Ridge(3), least_chance=0.01))
     assert repr(tr.ShadowPrice(reward=tr.Ridge(3), constraints=2, caution=2.0)) == (
         "ShadowPrice(reward=Standardised(n_features=3), constraints=2, caution=2)"
     )

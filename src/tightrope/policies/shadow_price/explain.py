@@ -47,7 +47,7 @@ def parts(trace: Array, J: int) -> dict[str, Array]:
 
 
 def choice_probabilities(trace: Array, J: int, sampling: Sampling) -> Array:
-    """The probability of every action on offer; the guard's ban counts.
+    """The probability of every action on offer; the guard's ban and the least chance count.
 
     Exact to 1e-6 if draws are from normal laws (`tightrope.kernels.probabilities`), otherwise to rounding.
     """
@@ -55,6 +55,14 @@ def choice_probabilities(trace: Array, J: int, sampling: Sampling) -> Array:
         raise InvalidInput(
             f"probabilities are computed for up to {MOST_ACTIONS} actions on offer, but there are {J}."
         )
+    _, _, _, mark, costs, _ = shadow.trace_parts(J, n_constraints(trace, J))
+    marks = trace[mark:costs]
+    least, found = np.where(marks < 1.0, marks, 0.0), value_probabilities(trace, J, sampling)
+    return least + (1.0 - least.sum()) * found if least.any() else found
+
+
+def value_probabilities(trace: Array, J: int, sampling: Sampling) -> Array:
+    """The probability that each action's value is the highest."""
     K = n_constraints(trace, J)
     mean, deviation, value, mark, costs, _ = shadow.trace_parts(J, K)
     if sampling is None:

@@ -43,6 +43,9 @@ from tightrope.validation import LARGEST, Array, finite_number, whole_number
 if TYPE_CHECKING:
     from tightrope.encoder import Encoder
 
+# With more the policy would mostly act at random.
+MOST_LEAST_CHANCE = 0.5
+
 
 @register("shadow-price")
 class ShadowPrice(Constrained):
@@ -88,6 +91,9 @@ class ShadowPrice(Constrained):
         reward model sets the default.
     half_life : float, optional
         Number of rounds after which a remembered round counts half in the prices; for worlds that change.
+    least_chance : float
+        With this probability the action is any that takes no total above zero, each as likely as the others, so that other
+        policies can be judged by what was recorded. At most 0.5; 0 takes only what may be best.
 
     Examples
     --------
@@ -130,6 +136,7 @@ class ShadowPrice(Constrained):
         cost_range: Any = None,
         sampling: str | None = None,
         half_life: float | None = None,
+        least_chance: float = 0.0,
     ) -> None:
         self.rules, self._n_constraints, self._seen, known = read_constraints(constraints, cost)
         K = self._n_constraints
@@ -147,6 +154,7 @@ class ShadowPrice(Constrained):
             else finite_number("half_life", half_life, low=0.0, open_low=True),
             "cost_range": None if ranges is None else ranges.tolist(),
             "sampling": sampling,
+            "least_chance": finite_number("least_chance", least_chance, low=0.0, high=MOST_LEAST_CHANCE),
         }
         prior = np.zeros(len(after)) if ranges is None else (ranges[after, 1] - ranges[after, 0]) / 2.0
         self.context = read_context(context)
@@ -436,7 +444,14 @@ class ShadowPrice(Constrained):
         self._set_alarm()
 
     def __repr__(self) -> str:
-        usual = {"explore": 1.0, "caution": 3.0, "memory": 2048, "guard": False, "half_life": None}
+        usual = {
+            "explore": 1.0,
+            "caution": 3.0,
+            "memory": 2048,
+            "guard": False,
+            "half_life": None,
+            "least_chance": 0.0,
+        }
         given = {name: self._given[name] for name, one in usual.items() if self._given[name] != one}
         shown = [f"{name}={value:g}" for name, value in given.items()]
         sampling = self._given["sampling"]

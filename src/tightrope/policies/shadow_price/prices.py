@@ -48,10 +48,10 @@ class Prices:
     @classmethod
     def new(cls, beliefs: Beliefs, known: NDArray[np.bool_], settings: Mapping[str, Any]) -> Prices:
         """Prices of a policy that has decided nothing; `known` marks the constraints seen before acting."""
-        explore, caution, memory, guard, half_life = (
-            settings[name] for name in ("explore", "caution", "memory", "guard", "half_life")
+        explore, caution, memory, guard, half_life, least = (
+            settings[name] for name in ("explore", "caution", "memory", "guard", "half_life", "least_chance")
         )
-        core = shadow.new_core(len(known), explore, caution, memory, guard, known, half_life)
+        core = shadow.new_core(len(known), explore, caution, memory, guard, known, half_life, least)
         return cls(core, beliefs.columns, settings["seed"], work_of_a_row(beliefs))
 
     # What it knows
@@ -91,7 +91,7 @@ class Prices:
             row = int(shadow.step(J, spreads.reshape(-1), core, trace, self.seed, forced))
         else:
             row, sampling = self._draw(believed, spreads, trace, hooks.n_learnt(beliefs.reward))
-            row = forced if forced >= 0 else row
+            row = forced if forced >= 0 else int(shadow.any_row(J, core, trace, row, self.seed))
             shadow.count(J, core, trace, row, self.seed)
         x, z = (None if one is None else one[row if len(one) == J else 0] for one in (offer.phi, offer.psi))
         booked = None
