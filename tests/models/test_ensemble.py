@@ -433,7 +433,7 @@ def test_what_can_not_be_saved_or_made_is_refused() -> None:
         (
             "boosted",
             None,
-            "estimator must be one of 'boosted-trees', 'small-boosted-trees', 'extra-trees', 'random-forest', 'mlp'",
+            "estimator must be one of 'forest', 'boosting', 'boosted-trees', 'small-boosted-trees', 'extra-trees'",
         ),
         (3.0, None, "estimator must be a name or an object with fit and predict, but got 3.0"),
         (TransformedTargetRegressor(func=np.log1p), None, r"estimator\.func must be plain data"),

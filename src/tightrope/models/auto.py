@@ -26,7 +26,7 @@ from tightrope.models.sizes import Sizes, model_class, shared_or_each, sized
 from tightrope.validation import Array, whole_number
 
 _LINEAR = "standardised"
-_TREES = tuple({"model": "ensemble", "estimator": one} for one in ("extra-trees", "small-boosted-trees"))
+_TREES = tuple({"model": "ensemble", "estimator": one} for one in ("forest", "boosting"))
 
 FIRST_LOOK = 60  # outcomes
 _GROWTH = 1.2  # from one look to the next

@@ -19,7 +19,7 @@ from tightrope.kernels import normal
 from tightrope.models.background import BackgroundWork, Result
 from tightrope.models.estimators import as_data, recipe
 from tightrope.models.hooks import checked_example, one_by_one
-from tightrope.models.members import Members, Plan, fit_members, restored_members, units_of
+from tightrope.models.members import Growth, Members, Plan, fit_members, restored_members, units_of
 from tightrope.models.model import NO_DECISION, Ids, Model, missing_sizes, more_actions, register, size, under
 from tightrope.models.outcome_memory import KeptOutcomes, Sample
 from tightrope.models.sizes import shared_or_each
@@ -28,8 +28,8 @@ from tightrope.words import Shown
 
 # The fewest outcomes between two fits.
 _LEAST_APART = 10
-# A background fit takes effect after this fraction of the outcomes between two fits.
-_LAG = 0.1
+# A background fit takes effect after this fraction of the outcomes between two fits; one that is made in steps needs more of them.
+_LAG, _LAG_IN_STEPS = 0.1, 0.25
 # When a fit that waits for `take` takes effect: never by itself.
 _NEVER = 1 << 62
 # Takes the place of a draw's replication, for predictions before the first fit.
@@ -52,7 +52,8 @@ class Ensemble(Model):
     Parameters
     ----------
     estimator : str or object
-        "extra-trees" (where outcomes are hardly noisy), "small-boosted-trees" (where they are), "boosted-trees" (between the two),
+        "forest" (where outcomes are hardly noisy) and "boosting" (where they are): small trees, grown quickly by compiled code, in
+        steps that are spread over rounds. With scikit-learn "extra-trees" and "small-boosted-trees" (like these), "boosted-trees",
         "random-forest" or "mlp"; `module:Class`; or an object like those of scikit-learn, which is stored as its class and
         parameters. A classifier learns only 0 and 1.
     n_actions : int, optional
@@ -159,7 +160,7 @@ class Ensemble(Model):
         self._weights = self._plan.no_weights(self.n_features)
         self._weights_of = np.zeros(1 if self._weights.size else 0, dtype=np.int64)
         # Fits by the mark of their data: the one in force, and the one under way. They can be made again from what is kept.
-        self._fitted: dict[int, Future[Members]] = {}
+        self._fitted: dict[int, Future[Members] | Growth] = {}
         self._last_asked: tuple[Any, Array] | None = None
 
     # What it expects
@@ -207,6 +208,9 @@ class Ensemble(Model):
             self._take_up()
         if not clock[UNDER_WAY] and clock[LEARNT] >= clock[NEXT_FIT]:
             self._begin(background=self.refit == "background")
+        elif clock[UNDER_WAY] and not self.deferred and isinstance(growth := self._fit(1), Growth):
+            # A part of it in each round until it takes effect, so that no round waits for all of it.
+            growth.advance(math.ceil(self._plan_then(1).steps / (clock[TAKES_EFFECT] - clock[UNDER_WAY])))
 
     def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
         for row, outcome, action in one_by_one(features, outcomes, actions):
@@ -270,9 +274,9 @@ class Ensemble(Model):
         self._kept.choose()
         counted = float(self._plan.worth(self._kept.next().times, self._times[0]).sum())
         apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * counted - 1e-9))
-        lag = 0
+        lag, part = 0, _LAG if self._recipe.named.grow is None else _LAG_IN_STEPS
         if background:
-            lag = _NEVER - int(clock[LEARNT]) if self.deferred else max(1, math.floor(_LAG * apart))
+            lag = _NEVER - int(clock[LEARNT]) if self.deferred else max(1, math.floor(part * apart))
         clock[UNDER_WAY], clock[MARK_UNDER_WAY], self._times[2] = clock[LEARNT], clock[MARK], self._times[0]
         clock[TAKES_EFFECT], clock[NEXT_FIT] = clock[LEARNT] + lag, clock[LEARNT] + apart
         self._actions_then[1] = self.n_actions or 0
@@ -307,7 +311,7 @@ class Ensemble(Model):
         mark, fit = int(self._clock[MARK_UNDER_WAY]), self._fit(1)
 
         def made() -> Result:
-            wait([fit])
+            fit.result() if isinstance(fit, Growth) else wait([fit])
             return [mark]
 
         return made
@@ -339,7 +343,7 @@ class Ensemble(Model):
             self._fit(1)
         return fit.result()
 
-    def _fit(self, which: int) -> Future[Members]:
+    def _fit(self, which: int) -> Future[Members] | Growth:
         """The fit in force (0) or under way (1); if it is not in memory, as after loading, it is made again from what is kept."""
         mark = int(self._clock[MARK_UNDER_WAY if which else MARK_IN_FORCE])
         if mark not in self._fitted or self._fitted[mark].cancelled():
@@ -348,13 +352,17 @@ class Ensemble(Model):
             self._fitted[mark] = self._started(mark, self._plan_then(which), sample, begun, now)
         return self._fitted[mark]
 
-    def _started(self, mark: int, plan: Plan, sample: Sample, begun: int, now: float) -> Future[Members]:
+    def _started(
+        self, mark: int, plan: Plan, sample: Sample, begun: int, now: float
+    ) -> Future[Members] | Growth:
         start = self._weights.copy() if self._weights.size and self._weights_of[0] else None
         if start is not None and start.shape != plan.no_weights(self.n_features).shape:
             # Networks start from scratch if there are more actions.
             start = None
         if start is not None and self._weights_of[0] == mark:
             return _done(restored_members(plan, sample, start))
+        if self._recipe.named.grow is not None:
+            return Growth(plan, sample, begun, now)
         if self.refit == "background":
             return _worker(os.getpid()).submit(fit_members, plan, sample, begun, now, start)
         return _done(fit_members(plan, sample, begun, now, start))

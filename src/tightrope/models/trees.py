@@ -49,23 +49,35 @@ class TreeSum(NamedTuple):
     single: bool = False
 
 
+class Flat(NamedTuple):
+    """A sum of trees as the kernel walks them: where each begins, and feature, threshold, child and value of all nodes."""
+
+    roots: NDArray[Any]
+    feature: NDArray[Any]
+    threshold: NDArray[Any]
+    child: NDArray[Any]
+    value: NDArray[Any]
+    base: float
+    logistic: bool = False
+    single: bool = False
+
+
 class FlatTrees:
     """Sums of trees, by member, group and output, (M, G, n_outputs) in all, one behind the other."""
 
-    def __init__(self, sums: Sequence[TreeSum], members: int, outputs: int) -> None:
+    def __init__(self, sums: Sequence[Flat], members: int, outputs: int) -> None:
         self.members, self.outputs = members, outputs
         self.single = any(one.single for one in sums)
-        laid = [_laid_out(tree) for one in sums for tree in one.trees]
-        sizes = np.array([len(tree.feature) for tree in laid], dtype=np.int64)
-        ends = np.cumsum(sizes)
-        self.roots = (ends - sizes).astype(np.int32)
-        self.first = np.concatenate([[0], np.cumsum([len(one.trees) for one in sums])]).astype(np.int32)
+        ends = np.cumsum([len(one.feature) for one in sums])
+        begins = [0, *ends[:-1].tolist()]
+        self.roots = _joined([one.roots + at for one, at in zip(sums, begins)], np.int32)
+        self.first = np.concatenate([[0], np.cumsum([len(one.roots) for one in sums])]).astype(np.int32)
         self.base = np.array([one.base for one in sums])
         self.logistic = np.array([one.logistic for one in sums], dtype=np.bool_)
-        self.feature = _joined([tree.feature for tree in laid], np.int32)
-        self.threshold = _joined([tree.threshold for tree in laid], np.float64)
-        self.value = _joined([tree.value for tree in laid], np.float64)
-        below = [np.where(tree.left < 0, -1, tree.left + root) for tree, root in zip(laid, self.roots)]
+        self.feature = _joined([one.feature for one in sums], np.int32)
+        self.threshold = _joined([one.threshold for one in sums], np.float64)
+        self.value = _joined([one.value for one in sums], np.float64)
+        below = [np.where(one.child < 0, -1, one.child + at) for one, at in zip(sums, begins)]
         self.child = _joined(below, np.int32)
 
     def predict(self, rows: Array, groups: Ids) -> Array:
@@ -77,6 +89,33 @@ class FlatTrees:
             self.value, self.base, self.logistic, out,
         )  # fmt: skip
         return out
+
+
+def flat(estimator: Any) -> Flat | None:
+    """What was fitted as flat arrays: a constant, trees that were grown here, or those of a library; None if it is neither."""
+    if isinstance(estimator, Flat):
+        return estimator
+    if isinstance(estimator, float):
+        return _flat(TreeSum([], estimator))
+    found = tree_sum(estimator)
+    return None if found is None else _flat(found)
+
+
+def _flat(found: TreeSum) -> Flat:
+    laid = [_laid_out(tree) for tree in found.trees]
+    sizes = np.array([len(tree.feature) for tree in laid], dtype=np.int64)
+    roots = np.cumsum(sizes) - sizes
+    below = [np.where(tree.left < 0, -1, tree.left + root) for tree, root in zip(laid, roots)]
+    return Flat(
+        roots,
+        _joined([tree.feature for tree in laid], np.int32),
+        _joined([tree.threshold for tree in laid], np.float64),
+        _joined(below, np.int32),
+        _joined([tree.value for tree in laid], np.float64),
+        found.base,
+        found.logistic,
+        found.single,
+    )
 
 
 def _laid_out(tree: Tree) -> Tree:
