@@ -168,6 +168,7 @@ def test_fits_come_when_what_is_kept_has_grown() -> None:
 @pytest.mark.parametrize("refit", ["now", "background"])
 def test_memory_is_bounded(refit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ensemble, "fit_members", lambda *given: None)
+    monkeypatch.setattr(ensemble, "packed_members", lambda fitted: None)
     model, sizes, bytes_kept = Ensemble("extra-trees", 1, 1, refit=refit, keep=100), [], []
     for i in range(3000):
         model.learn([float(i)], 0.0, 0)
@@ -254,8 +255,7 @@ def test_arrays_that_are_put_in_place_are_what_it_answers_by() -> None:
     one, other = (taught(Ensemble("extra-trees", 2, 2, **SMALL), 60, seed) for seed in (0, 1))
     expected = other.members(CORNERS, [0] * 4)
     assert (one.members(CORNERS, [0] * 4) != expected).any()
-    for name, array in one.arrays().items():
-        array[...] = other.arrays()[name]
+    take_arrays(one, other.arrays())
     np.testing.assert_array_equal(one.members(CORNERS, [0] * 4), expected)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import math
 import os
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, Self
 
@@ -19,7 +20,16 @@ from tightrope.kernels import normal
 from tightrope.models.background import BackgroundWork, Result
 from tightrope.models.estimators import as_data, recipe
 from tightrope.models.hooks import checked_example, one_by_one
-from tightrope.models.members import Growth, Members, Plan, fit_members, restored_members, units_of
+from tightrope.models.members import (
+    Growth,
+    Members,
+    Plan,
+    fit_members,
+    packed_members,
+    restored_members,
+    units_of,
+    unpacked_members,
+)
 from tightrope.models.model import NO_DECISION, Ids, Model, missing_sizes, more_actions, register, size, under
 from tightrope.models.outcome_memory import KeptOutcomes, Sample
 from tightrope.models.sizes import shared_or_each
@@ -159,7 +169,9 @@ class Ensemble(Model):
         # they are by its mark, 0 for none.
         self._weights = self._plan.no_weights(self.n_features)
         self._weights_of = np.zeros(1 if self._weights.size else 0, dtype=np.int64)
-        # Fits by the mark of their data: the one in force, and the one under way. They can be made again from what is kept.
+        # The fit in force as bytes, and its mark (0 for none): it is made once, and never again.
+        self._fit_bytes, self._fit_bytes_of = np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int64)
+        # Fits by the mark of their data: the one in force, and the one under way.
         self._fitted: dict[int, Future[Members] | Growth] = {}
         self._last_asked: tuple[Any, Array] | None = None
 
@@ -252,6 +264,7 @@ class Ensemble(Model):
         for fit in self._fitted.values():
             fit.cancel()
         self._fitted.clear()
+        self._fit_bytes, self._fit_bytes_of[0] = np.zeros(0, dtype=np.uint8), 0
         self._last_asked = None
 
     def check_outcome(self, outcome: Any) -> None:
@@ -280,10 +293,10 @@ class Ensemble(Model):
         clock[UNDER_WAY], clock[MARK_UNDER_WAY], self._times[2] = clock[LEARNT], clock[MARK], self._times[0]
         clock[TAKES_EFFECT], clock[NEXT_FIT] = clock[LEARNT] + lag, clock[LEARNT] + apart
         self._actions_then[1] = self.n_actions or 0
-        if lag:
-            self._fit(1)
-        else:
+        if not lag:
             self._take_up()
+        elif not self.deferred:
+            self._fit(1)
 
     def _take_up(self) -> None:
         """Put the fit under way into force; the first caller that needs it waits."""
@@ -311,16 +324,30 @@ class Ensemble(Model):
         mark, fit = int(self._clock[MARK_UNDER_WAY]), self._fit(1)
 
         def made() -> Result:
-            fit.result() if isinstance(fit, Growth) else wait([fit])
-            return [mark]
+            try:
+                packed = packed_members(fit.result())
+            except InvalidInput:
+                return [mark]  # whoever asks for an answer is told
+            return [mark] if packed is None else [mark, packed]
 
         return made
 
     def take(self, result: Result) -> None:
         """Use the fit that was made in the background from now on."""
-        if not self._clock[UNDER_WAY] or result != [int(self._clock[MARK_UNDER_WAY])]:
-            raise InvalidInput(f"there is no fit under way with the mark {result}.")
+        mark = int(self._clock[MARK_UNDER_WAY])
+        if not self._clock[UNDER_WAY] or result[:1] != [mark]:
+            raise InvalidInput(f"there is no fit under way with the mark {result[:1]}.")
+        if isinstance(packed := result[-1], bytes):
+            if mark not in self._fitted:
+                try:
+                    self._fitted[mark] = _done(unpacked_members(self._plan_then(1), self.n_features, packed))
+                except ValueError as error:
+                    raise InvalidInput(f"the fit with the mark {mark}: {error}.") from error
+            self._note_bytes(packed, mark)
         self._take_up()
+
+    def _note_bytes(self, packed: bytes, mark: int) -> None:
+        self._fit_bytes, self._fit_bytes_of[0] = np.frombuffer(packed, dtype=np.uint8).copy(), mark
 
     def prepare(self) -> None:
         """Fit what is in use, so that the next decision need not wait."""
@@ -339,12 +366,14 @@ class Ensemble(Model):
 
     def _in_force(self) -> Members:
         fit = self._fit(0)
-        if self._clock[UNDER_WAY]:
+        if self._clock[UNDER_WAY] and not self.deferred:
             self._fit(1)
         return fit.result()
 
     def _fit(self, which: int) -> Future[Members] | Growth:
-        """The fit in force (0) or under way (1); if it is not in memory, as after loading, it is made again from what is kept."""
+        """The fit in force (0) or under way (1). If it is not in memory, as after loading, it is read from its bytes; without
+        bytes, as of an estimator that is neither trees nor networks, it is made again from what is kept.
+        """
         mark = int(self._clock[MARK_UNDER_WAY if which else MARK_IN_FORCE])
         if mark not in self._fitted or self._fitted[mark].cancelled():
             begun, now = int(self._clock[UNDER_WAY if which else IN_FORCE]), float(self._times[1 + which])
@@ -355,6 +384,8 @@ class Ensemble(Model):
     def _started(
         self, mark: int, plan: Plan, sample: Sample, begun: int, now: float
     ) -> Future[Members] | Growth:
+        if self._fit_bytes.size and self._fit_bytes_of[0] == mark:
+            return _done(unpacked_members(plan, self.n_features, self._fit_bytes.tobytes()))
         start = self._weights.copy() if self._weights.size and self._weights_of[0] else None
         if start is not None and start.shape != plan.no_weights(self.n_features).shape:
             # Networks start from scratch if there are more actions.
@@ -416,14 +447,25 @@ class Ensemble(Model):
         return {**super().settings(), "members": self.n_members}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
+        self._pack()
         kept = {f"kept/{name}": array for name, array in self._kept.arrays().items()}
         weights = {"weights": self._weights, "weights_of": self._weights_of} if self._weights.size else {}
-        names = "clock", "times", "seen", "actions_then", "shifts"
+        names = "clock", "times", "seen", "actions_then", "shifts", "fit_bytes", "fit_bytes_of"
         own = {name: getattr(self, f"_{name}") for name in names}
         return {**own, **weights, **kept}
 
+    def _pack(self) -> None:
+        """See that the fit in force is there as bytes; one that failed is left to whoever asks for an answer."""
+        mark = int(self._clock[MARK_IN_FORCE])
+        if not self.fits or self._fit_bytes_of[0] == mark:
+            return
+        with contextlib.suppress(InvalidInput):
+            self._note_bytes(packed_members(self._in_force()) or b"", mark)
+
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Adopt the shapes of these arrays, which are about to be loaded."""
+        self._fit_bytes = np.zeros(arrays["fit_bytes"].shape, dtype=np.uint8)
+        self._fit_bytes_of[0] = self._clock[MARK_IN_FORCE]
         self._kept.make_room(under("kept", arrays))
         if self._weights.size:
             self._weights = np.zeros(arrays["weights"].shape)

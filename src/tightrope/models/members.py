@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
+from io import BytesIO
 from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from tightrope.validation import Array
 
 # One fit at a time: a library's number of threads is a setting of the whole process.
 _FITTING = Lock()
+_SCALES = "centre", "unit", "feature_centre", "feature_unit"
 
 
 class Plan(NamedTuple):
@@ -179,6 +182,45 @@ def restored_members(plan: Plan, sample: Sample, weights: Array) -> Members:
     shape = plan.members, plan.n_outputs
     predictor = StackedNetworks(weights, layers, between, "identity", *shape)
     return Members(plan, predictor, *_scales(plan, sample))
+
+
+def packed_members(members: Members) -> bytes | None:
+    """Fitted trees or networks as bytes, from which any release of any library makes the same ones; None for other estimators."""
+    predictor = members.predictor
+    if isinstance(predictor, FlatTrees):
+        arrays = predictor.arrays()
+    elif isinstance(predictor, StackedNetworks) and predictor.behind == "identity":
+        arrays = {"flat": predictor.flat}
+    else:
+        return None
+    into = BytesIO()
+    np.savez_compressed(
+        into, allow_pickle=False, **arrays, **{name: getattr(members, name) for name in _SCALES}
+    )
+    return into.getvalue()
+
+
+def unpacked_members(plan: Plan, n_features: int, data: bytes) -> Members:
+    """The members that `packed_members` was given; raises `ValueError` for bytes that say anything else."""
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as found:
+            arrays = dict(found.items())
+        scales = [arrays.pop(name) for name in _SCALES]
+        rows = plan.inputs(np.zeros((1, n_features)), np.zeros(1, dtype=np.int64))
+        K, p = plan.n_outputs, rows.shape[1]
+        if [one.shape for one in scales] != [(K,), (K,), (p,), (p,)]:
+            raise ValueError("the scales have other shapes")
+        predictor: Predictor
+        if "flat" in arrays:
+            between, layers = str(plan.recipe.params.get("activation", "relu")), plan.layers(n_features)
+            if arrays["flat"].shape != (plan.steps, weight_count(layers)):
+                raise ValueError("the networks have other layers")
+            predictor = StackedNetworks(arrays["flat"], layers, between, "identity", plan.members, K)
+        else:
+            predictor = FlatTrees.of_arrays(arrays, plan.members, K, n_features=p, sums=plan.steps)
+    except (KeyError, OSError, EOFError, BadZipFile) as error:
+        raise ValueError(f"what was fitted can't be read: {error!r}") from error
+    return Members(plan, predictor, *scales)
 
 
 def _scales(plan: Plan, sample: Sample) -> tuple[Array, Array, Array, Array]:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +49,18 @@ class TreeSum(NamedTuple):
     single: bool = False
 
 
+_ARRAYS: dict[str, Any] = {
+    "roots": np.int32,
+    "first": np.int32,
+    "base": np.float64,
+    "logistic": np.bool_,
+    "feature": np.int32,
+    "threshold": np.float64,
+    "child": np.int32,
+    "value": np.float64,
+}
+
+
 class Flat(NamedTuple):
     """A sum of trees as the kernel walks them: where each begins, and feature, threshold, child and value of all nodes."""
 
@@ -79,6 +91,33 @@ class FlatTrees:
         self.value = _joined([one.value for one in sums], np.float64)
         below = [np.where(one.child < 0, -1, one.child + at) for one, at in zip(sums, begins)]
         self.child = _joined(below, np.int32)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that answers depend on, by name."""
+        return {name: getattr(self, name) for name in _ARRAYS} | {"single": np.array([self.single])}
+
+    @classmethod
+    def of_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], members: int, outputs: int, *, n_features: int, sums: int
+    ) -> FlatTrees:
+        """The one that `arrays` came from. A walk must end inside of them, so all that could lead outside is refused."""
+        one = cls([], members, outputs)
+        for name, dtype in _ARRAYS.items():
+            setattr(one, name, np.ascontiguousarray(arrays[name], dtype=dtype).reshape(-1))
+        one.single = bool(arrays["single"][0])
+        n, steps = len(one.feature), np.diff(one.first)
+        sound = (
+            {len(one.threshold), len(one.child), len(one.value)} == {n}
+            and len(one.base) == len(one.logistic) == sums == len(steps)
+            and (one.first[0], one.first[-1]) == (0, len(one.roots))
+            and (steps >= 0).all()
+            and ((one.roots >= 0) & (one.roots < n)).all()
+            and ((one.feature >= 0) & (one.feature < n_features)).all()
+            and ((one.child == -1) | ((one.child > np.arange(n)) & (one.child < n - 1))).all()
+        )
+        if not sound:
+            raise ValueError("the trees do not fit the model")
+        return one
 
     def predict(self, rows: Array, groups: Ids) -> Array:
         if self.single:
