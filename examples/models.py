@@ -30,6 +30,8 @@ MODELS: dict[str, Callable[[int, int], tr.models.Model]] = {
     "boosted-trees": lambda J, p: tr.Ensemble("boosted-trees", J, p),
     "small-boosted-trees": lambda J, p: tr.Ensemble("small-boosted-trees", J, p),
     "extra-trees": lambda J, p: tr.Ensemble("extra-trees", J, p),
+    "forest": lambda J, p: tr.Ensemble("forest", J, p),
+    "boosting": lambda J, p: tr.Ensemble("boosting", J, p),
     "random-forest": lambda J, p: tr.Ensemble("random-forest", J, p),
     "mlp": lambda J, p: tr.Ensemble("mlp", J, p),
     "auto": lambda J, p: tr.Auto(J, p),

@@ -139,7 +139,7 @@ def test_a_spec_names_it_in_one_word():
     )
     policy = tr.policies.build.build_policy(spec.policies[0], spec.problem())
     assert isinstance(policy.hooks.reward_model(), Auto)
-    assert policy.hooks.reward_model().names == ["standardised", "extra-trees", "small-boosted-trees"]
+    assert policy.hooks.reward_model().names == ["standardised", "forest", "boosting"]
 
 
 @pytest.mark.parametrize(

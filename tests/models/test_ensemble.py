@@ -168,6 +168,7 @@ def test_fits_come_when_what_is_kept_has_grown() -> None:
 @pytest.mark.parametrize("refit", ["now", "background"])
 def test_memory_is_bounded(refit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ensemble, "fit_members", lambda *given: None)
+    monkeypatch.setattr(ensemble, "packed_members", lambda fitted: None)
     model, sizes, bytes_kept = Ensemble("extra-trees", 1, 1, refit=refit, keep=100), [], []
     for i in range(3000):
         model.learn([float(i)], 0.0, 0)
@@ -254,8 +255,7 @@ def test_arrays_that_are_put_in_place_are_what_it_answers_by() -> None:
     one, other = (taught(Ensemble("extra-trees", 2, 2, **SMALL), 60, seed) for seed in (0, 1))
     expected = other.members(CORNERS, [0] * 4)
     assert (one.members(CORNERS, [0] * 4) != expected).any()
-    for name, array in one.arrays().items():
-        array[...] = other.arrays()[name]
+    take_arrays(one, other.arrays())
     np.testing.assert_array_equal(one.members(CORNERS, [0] * 4), expected)
 
 
@@ -433,7 +433,7 @@ def test_what_can_not_be_saved_or_made_is_refused() -> None:
         (
             "boosted",
             None,
-            "estimator must be one of 'boosted-trees', 'small-boosted-trees', 'extra-trees', 'random-forest', 'mlp'",
+            "estimator must be one of 'forest', 'boosting', 'boosted-trees', 'small-boosted-trees', 'extra-trees'",
         ),
         (3.0, None, "estimator must be a name or an object with fit and predict, but got 3.0"),
         (TransformedTargetRegressor(func=np.log1p), None, r"estimator\.func must be plain data"),

@@ -21,7 +21,8 @@ from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier, XGBRegressor
 
 from tightrope.kernels import trees
-from tightrope.models.trees import FlatTrees, TreeSum, tree_sum
+from tightrope.models.trees import FlatTrees, tree_sum
+from tightrope.models.trees import flat as flat_arrays
 
 DRAW = np.random.default_rng(0)
 X, NEW = DRAW.normal(size=(400, 5)), DRAW.normal(size=(200, 5))
@@ -60,7 +61,7 @@ CLASSIFIERS: list[Any] = [
 
 
 def flat(*fitted: Any, members: int = 1, outputs: int = 1) -> FlatTrees:
-    sums = [tree_sum(one) for one in fitted]
+    sums = [flat_arrays(one) for one in fitted]
     return FlatTrees([one for one in sums if one is not None], members, outputs)
 
 
@@ -122,7 +123,7 @@ def test_every_row_meets_the_trees_of_its_member_group_and_output() -> None:
 
 def test_a_constant_has_no_trees() -> None:
     one = DecisionTreeRegressor().fit(X, AMOUNTS)
-    both = FlatTrees([TreeSum([], 0.25), tree_sum(one)], 1, 1)  # type: ignore[list-item]
+    both = FlatTrees([flat_arrays(0.25), flat_arrays(one)], 1, 1)  # type: ignore[list-item]
     said = both.predict(NEW, np.arange(len(NEW)) % 2)
     assert (said[0, ::2, 0] == 0.25).all()
     np.testing.assert_allclose(said[0, 1::2, 0], one.predict(NEW)[1::2], rtol=1e-12)

@@ -17,6 +17,7 @@ from tightrope.kernels import probabilities as probabilities
 from tightrope.kernels import shadow as shadow
 from tightrope.kernels import shadow_loop as shadow_loop
 from tightrope.kernels import standardised as standardised
+from tightrope.kernels import tree_growth as tree_growth
 from tightrope.kernels import trees as trees
 from tightrope.kernels.checks import *
 from tightrope.kernels.comparators import *

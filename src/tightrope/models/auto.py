@@ -26,11 +26,11 @@ from tightrope.models.sizes import Sizes, model_class, shared_or_each, sized
 from tightrope.validation import Array, whole_number
 
 _LINEAR = "standardised"
-_TREES = tuple({"model": "ensemble", "estimator": one} for one in ("extra-trees", "small-boosted-trees"))
+_TREES = tuple({"model": "ensemble", "estimator": one} for one in ("forest", "boosting"))
 
 FIRST_LOOK = 60  # outcomes
 _GROWTH = 1.2  # from one look to the next
-_SURE = 1.5  # standard errors by which another must be better
+_SURE = 1.0  # standard errors by which another must be better
 _MOST_SWITCHES = 32  # remembered
 
 
@@ -48,7 +48,7 @@ class Auto(Composite):
 
     No single learner suits both noisy and clean outcomes. Every candidate first predicts each outcome, then learns it. Later
     squared errors count more, so that early mistakes don't weigh on a model that has become good. At 60 outcomes, and whenever
-    their number has grown by a fifth, it switches to another model if that one was better by 1.5 standard errors of the difference.
+    their number has grown by a fifth, it switches to another model if that one was better by a standard error of the difference.
 
     Parameters
     ----------

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-# What to record about a result so that a replay can repeat its effect: all of it, or the mark of something that can be recomputed.
-Result: TypeAlias = list[int | float]
+# What to record about a result so that a replay can repeat its effect: all of it, numbers or bytes, or the mark of something that
+# can only be recomputed.
+Result: TypeAlias = list[int | float | bytes]
 
 
 class BackgroundWork(Protocol):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import math
 import os
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, Self
 
@@ -19,7 +20,16 @@ from tightrope.kernels import normal
 from tightrope.models.background import BackgroundWork, Result
 from tightrope.models.estimators import as_data, recipe
 from tightrope.models.hooks import checked_example, one_by_one
-from tightrope.models.members import Members, Plan, fit_members, restored_members, units_of
+from tightrope.models.members import (
+    Growth,
+    Members,
+    Plan,
+    fit_members,
+    packed_members,
+    restored_members,
+    units_of,
+    unpacked_members,
+)
 from tightrope.models.model import NO_DECISION, Ids, Model, missing_sizes, more_actions, register, size, under
 from tightrope.models.outcome_memory import KeptOutcomes, Sample
 from tightrope.models.sizes import shared_or_each
@@ -28,8 +38,8 @@ from tightrope.words import Shown
 
 # The fewest outcomes between two fits.
 _LEAST_APART = 10
-# A background fit takes effect after this fraction of the outcomes between two fits.
-_LAG = 0.1
+# A background fit takes effect after this fraction of the outcomes between two fits; one that is made in steps needs more of them.
+_LAG, _LAG_IN_STEPS = 0.1, 0.25
 # When a fit that waits for `take` takes effect: never by itself.
 _NEVER = 1 << 62
 # Takes the place of a draw's replication, for predictions before the first fit.
@@ -52,7 +62,8 @@ class Ensemble(Model):
     Parameters
     ----------
     estimator : str or object
-        "extra-trees" (where outcomes are hardly noisy), "small-boosted-trees" (where they are), "boosted-trees" (between the two),
+        "forest" (where outcomes are hardly noisy) and "boosting" (where they are): small trees, grown quickly by compiled code, in
+        steps that are spread over rounds. With scikit-learn "extra-trees" and "small-boosted-trees" (like these), "boosted-trees",
         "random-forest" or "mlp"; `module:Class`; or an object like those of scikit-learn, which is stored as its class and
         parameters. A classifier learns only 0 and 1.
     n_actions : int, optional
@@ -158,8 +169,10 @@ class Ensemble(Model):
         # they are by its mark, 0 for none.
         self._weights = self._plan.no_weights(self.n_features)
         self._weights_of = np.zeros(1 if self._weights.size else 0, dtype=np.int64)
-        # Fits by the mark of their data: the one in force, and the one under way. They can be made again from what is kept.
-        self._fitted: dict[int, Future[Members]] = {}
+        # The fit in force as bytes, and its mark (0 for none): it is made once, and never again.
+        self._fit_bytes, self._fit_bytes_of = np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int64)
+        # Fits by the mark of their data: the one in force, and the one under way.
+        self._fitted: dict[int, Future[Members] | Growth] = {}
         self._last_asked: tuple[Any, Array] | None = None
 
     # What it expects
@@ -207,6 +220,9 @@ class Ensemble(Model):
             self._take_up()
         if not clock[UNDER_WAY] and clock[LEARNT] >= clock[NEXT_FIT]:
             self._begin(background=self.refit == "background")
+        elif clock[UNDER_WAY] and not self.deferred and isinstance(growth := self._fit(1), Growth):
+            # A part of it in each round until it takes effect, so that no round waits for all of it.
+            growth.advance(math.ceil(self._plan_then(1).steps / (clock[TAKES_EFFECT] - clock[UNDER_WAY])))
 
     def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
         for row, outcome, action in one_by_one(features, outcomes, actions):
@@ -248,6 +264,7 @@ class Ensemble(Model):
         for fit in self._fitted.values():
             fit.cancel()
         self._fitted.clear()
+        self._fit_bytes, self._fit_bytes_of[0] = np.zeros(0, dtype=np.uint8), 0
         self._last_asked = None
 
     def check_outcome(self, outcome: Any) -> None:
@@ -270,16 +287,16 @@ class Ensemble(Model):
         self._kept.choose()
         counted = float(self._plan.worth(self._kept.next().times, self._times[0]).sum())
         apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * counted - 1e-9))
-        lag = 0
+        lag, part = 0, _LAG if self._recipe.named.grow is None else _LAG_IN_STEPS
         if background:
-            lag = _NEVER - int(clock[LEARNT]) if self.deferred else max(1, math.floor(_LAG * apart))
+            lag = _NEVER - int(clock[LEARNT]) if self.deferred else max(1, math.floor(part * apart))
         clock[UNDER_WAY], clock[MARK_UNDER_WAY], self._times[2] = clock[LEARNT], clock[MARK], self._times[0]
         clock[TAKES_EFFECT], clock[NEXT_FIT] = clock[LEARNT] + lag, clock[LEARNT] + apart
         self._actions_then[1] = self.n_actions or 0
-        if lag:
-            self._fit(1)
-        else:
+        if not lag:
             self._take_up()
+        elif not self.deferred:
+            self._fit(1)
 
     def _take_up(self) -> None:
         """Put the fit under way into force; the first caller that needs it waits."""
@@ -307,16 +324,30 @@ class Ensemble(Model):
         mark, fit = int(self._clock[MARK_UNDER_WAY]), self._fit(1)
 
         def made() -> Result:
-            wait([fit])
-            return [mark]
+            try:
+                packed = packed_members(fit.result())
+            except InvalidInput:
+                return [mark]  # whoever asks for an answer is told
+            return [mark] if packed is None else [mark, packed]
 
         return made
 
     def take(self, result: Result) -> None:
         """Use the fit that was made in the background from now on."""
-        if not self._clock[UNDER_WAY] or result != [int(self._clock[MARK_UNDER_WAY])]:
-            raise InvalidInput(f"there is no fit under way with the mark {result}.")
+        mark = int(self._clock[MARK_UNDER_WAY])
+        if not self._clock[UNDER_WAY] or result[:1] != [mark]:
+            raise InvalidInput(f"there is no fit under way with the mark {result[:1]}.")
+        if isinstance(packed := result[-1], bytes):
+            if mark not in self._fitted:
+                try:
+                    self._fitted[mark] = _done(unpacked_members(self._plan_then(1), self.n_features, packed))
+                except ValueError as error:
+                    raise InvalidInput(f"the fit with the mark {mark}: {error}.") from error
+            self._note_bytes(packed, mark)
         self._take_up()
+
+    def _note_bytes(self, packed: bytes, mark: int) -> None:
+        self._fit_bytes, self._fit_bytes_of[0] = np.frombuffer(packed, dtype=np.uint8).copy(), mark
 
     def prepare(self) -> None:
         """Fit what is in use, so that the next decision need not wait."""
@@ -335,12 +366,14 @@ class Ensemble(Model):
 
     def _in_force(self) -> Members:
         fit = self._fit(0)
-        if self._clock[UNDER_WAY]:
+        if self._clock[UNDER_WAY] and not self.deferred:
             self._fit(1)
         return fit.result()
 
-    def _fit(self, which: int) -> Future[Members]:
-        """The fit in force (0) or under way (1); if it is not in memory, as after loading, it is made again from what is kept."""
+    def _fit(self, which: int) -> Future[Members] | Growth:
+        """The fit in force (0) or under way (1). If it is not in memory, as after loading, it is read from its bytes; without
+        bytes, as of an estimator that is neither trees nor networks, it is made again from what is kept.
+        """
         mark = int(self._clock[MARK_UNDER_WAY if which else MARK_IN_FORCE])
         if mark not in self._fitted or self._fitted[mark].cancelled():
             begun, now = int(self._clock[UNDER_WAY if which else IN_FORCE]), float(self._times[1 + which])
@@ -348,13 +381,19 @@ class Ensemble(Model):
             self._fitted[mark] = self._started(mark, self._plan_then(which), sample, begun, now)
         return self._fitted[mark]
 
-    def _started(self, mark: int, plan: Plan, sample: Sample, begun: int, now: float) -> Future[Members]:
+    def _started(
+        self, mark: int, plan: Plan, sample: Sample, begun: int, now: float
+    ) -> Future[Members] | Growth:
+        if self._fit_bytes.size and self._fit_bytes_of[0] == mark:
+            return _done(unpacked_members(plan, self.n_features, self._fit_bytes.tobytes()))
         start = self._weights.copy() if self._weights.size and self._weights_of[0] else None
         if start is not None and start.shape != plan.no_weights(self.n_features).shape:
             # Networks start from scratch if there are more actions.
             start = None
         if start is not None and self._weights_of[0] == mark:
             return _done(restored_members(plan, sample, start))
+        if self._recipe.named.grow is not None:
+            return Growth(plan, sample, begun, now)
         if self.refit == "background":
             return _worker(os.getpid()).submit(fit_members, plan, sample, begun, now, start)
         return _done(fit_members(plan, sample, begun, now, start))
@@ -408,14 +447,25 @@ class Ensemble(Model):
         return {**super().settings(), "members": self.n_members}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
+        self._pack()
         kept = {f"kept/{name}": array for name, array in self._kept.arrays().items()}
         weights = {"weights": self._weights, "weights_of": self._weights_of} if self._weights.size else {}
-        names = "clock", "times", "seen", "actions_then", "shifts"
+        names = "clock", "times", "seen", "actions_then", "shifts", "fit_bytes", "fit_bytes_of"
         own = {name: getattr(self, f"_{name}") for name in names}
         return {**own, **weights, **kept}
 
+    def _pack(self) -> None:
+        """See that the fit in force is there as bytes; one that failed is left to whoever asks for an answer."""
+        mark = int(self._clock[MARK_IN_FORCE])
+        if not self.fits or self._fit_bytes_of[0] == mark:
+            return
+        with contextlib.suppress(InvalidInput):
+            self._note_bytes(packed_members(self._in_force()) or b"", mark)
+
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Adopt the shapes of these arrays, which are about to be loaded."""
+        self._fit_bytes = np.zeros(arrays["fit_bytes"].shape, dtype=np.uint8)
+        self._fit_bytes_of[0] = self._clock[MARK_IN_FORCE]
         self._kept.make_room(under("kept", arrays))
         if self._weights.size:
             self._weights = np.zeros(arrays["weights"].shape)

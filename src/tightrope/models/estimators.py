@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightrope.errors import InvalidInput
+from tightrope.models import grown_trees
 from tightrope.models.library_objects import made_of, object_as_data, object_from_data
 from tightrope.models.networks import set_weights
 from tightrope.trust import grant
-from tightrope.validation import Array
+from tightrope.validation import Array, finite_number
 
 # With fewer outcomes, an estimator is just their mean.
 _FEWEST = 10
@@ -31,6 +32,8 @@ class Named(NamedTuple):
     visits: int = 0
     # Whether a single one for all actions does better, or as well in less time.
     shared: bool = False
+    # Grows it by compiled code; `made` is not used then.
+    grow: grown_trees.Grow | None = None
 
 
 # The fraction of passes for a network that continues from the last fit, and the rows of its first step.
@@ -49,7 +52,16 @@ def _boosting(rate: float, *, leaves: int, outcomes_per_leaf_size: int) -> Named
 
 _FOREST = {"n_estimators": 10, "max_features": "sqrt"}
 
+
+def _small(n: int) -> dict[str, Any]:
+    trees, least = int(np.clip(10 + n // 20, 10, 50)), int(np.clip(n // 10, 5, 20))
+    return {"trees": trees, "leaves": 7, "rate": 0.1, "least": least, "rows": 4000}
+
+
 NAMED = {
+    # Grown here, quickly, without scikit-learn.
+    "forest": Named("", lambda n: {"trees": 10, "least": 1, "rows": 2000}, grow=grown_trees.forest),
+    "boosting": Named("", _small, grow=grown_trees.boosting),
     # With twenty outcomes in a leaf it would learn nothing from the first hundred, with five it would follow noise later.
     "boosted-trees": _boosting(0.15, leaves=15, outcomes_per_leaf_size=100),
     # For noisy outcomes: large trees would learn the noise.
@@ -109,6 +121,8 @@ class Recipe(NamedTuple):
 
     def _fitted(self, X: Array, y: Array, weights: Array, random_state: int, start: Array | None) -> Any:
         named = self.named
+        if named.grow is not None:
+            return named.grow(X, y, weights, random_state, **{**named.params(len(X)), **self.params})
         # The recipe was checked when it was made, but this may be another process.
         grant([self.name, dict(self.params)])
         estimator = _made(named.made, {**named.params(len(X)), **self.params}, random_state)
@@ -144,6 +158,13 @@ class Recipe(NamedTuple):
 def recipe(estimator: str, params: Mapping[str, Any]) -> Recipe:
     """How the estimator of that name and parameters is made, looked at before anything is fitted."""
     named = _named(estimator)
+    if named.grow is not None:
+        sizes = named.params(100)
+        for name, value in params.items():
+            if name not in sizes:
+                raise InvalidInput(f"params: {estimator} has no parameter {name!r}, only {', '.join(sizes)}.")
+            finite_number(f"params.{name}", value, low=0.0, open_low=True)
+        return Recipe(estimator, dict(params), classifier=False, weighted=True)
     one = _made(named.made, {**named.params(100), **params}, 0)
     fit = one.fit if hasattr(one, "fit") else one.partial_fit
     classifier = hasattr(one, "predict_proba")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
+from io import BytesIO
+from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -14,11 +17,12 @@ from tightrope.models.estimators import Recipe
 from tightrope.models.model import Ids
 from tightrope.models.networks import Network, StackedNetworks, network, weight_count
 from tightrope.models.outcome_memory import Sample, bootstrap_weights
-from tightrope.models.trees import FlatTrees, TreeSum, tree_sum
+from tightrope.models.trees import FlatTrees, flat
 from tightrope.validation import Array
 
 # One fit at a time: a library's number of threads is a setting of the whole process.
 _FITTING = Lock()
+_SCALES = "centre", "unit", "feature_centre", "feature_unit"
 
 
 class Plan(NamedTuple):
@@ -32,6 +36,10 @@ class Plan(NamedTuple):
     half_life: float | None
     made_up: int
     seed: int
+
+    @property
+    def steps(self) -> int:
+        return self.members * self.groups * self.n_outputs
 
     @property
     def groups(self) -> int:
@@ -100,27 +108,72 @@ def fit_members(plan: Plan, sample: Sample, begun: int, now: float, start: Array
 
     The result depends only on these, and on the weights `start` that networks continue from, one row for each.
     """
+    with _FITTING, _one_thread()():
+        return Growth(plan, sample, begun, now, start).result()
+
+
+class Growth:
+    """A fit that can be made in steps: one estimator after the other, the same ones however the steps are cut.
+
+    It has what the ensemble needs of a `Future`.
+    """
+
+    def __init__(
+        self, plan: Plan, sample: Sample, begun: int, now: float, start: Array | None = None
+    ) -> None:
+        self._plan, self._sample = plan, sample
+        self._rest = _fitted_one_by_one(plan, sample, begun, now, start)
+        self._said: list[Any] = []
+        self._made: Members | None = None
+        self._lock = Lock()
+
+    def advance(self, steps: int) -> None:
+        """Do the next steps of M · G · n_outputs, those that are left."""
+        with self._lock:
+            self._said.extend(islice(self._rest, steps))
+
+    def result(self) -> Members:
+        """Do what is left; the fitted members."""
+        with self._lock:
+            if self._made is None:
+                self._said.extend(self._rest)
+                self._made = Members(
+                    self._plan, _predictor(self._plan, self._said), *_scales(self._plan, self._sample)
+                )
+                self._said = []
+            return self._made
+
+    def cancel(self) -> bool:
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
+
+def _fitted_one_by_one(
+    plan: Plan, sample: Sample, begun: int, now: float, start: Array | None
+) -> Iterator[Any]:
+    """The fitted estimators, by member, group and output."""
     centre, unit, feature_centre, feature_unit = _scales(plan, sample)
     worth = plan.worth(sample.times, now)
     counted = bootstrap_weights(plan.seed, sample.numbers, worth, plan.members)
     draws = np.random.Generator(np.random.Philox(key=[plan.seed & (2**64 - 1), begun]))
-    said: list[Any] = []
-    with _FITTING, _one_thread()():
-        for m in range(plan.members):
-            taught, actions, targets, weights = _with_made_up(plan, sample, counted[:, m], draws)
-            inputs, targets = plan.inputs(taught, actions), (targets - centre) / unit
-            if plan.recipe.named.scaled:
-                inputs = (inputs - feature_centre) / feature_unit
-            mine = plan.group_of(actions)
-            for g in range(plan.groups):
-                picked = (mine == g) & (weights > 0.0)
-                for k in range(plan.n_outputs):
-                    state = _random_state(plan.seed, m, g, k)
-                    row = None if start is None else start[len(said)]
-                    before = None if row is None or np.isnan(row[-1]) else row
-                    seen = inputs[picked], targets[picked, k], weights[picked]
-                    said.append(plan.recipe.fitted(*seen, state, before))
-    return Members(plan, _predictor(plan, said), centre, unit, feature_centre, feature_unit)
+    done = 0
+    for m in range(plan.members):
+        taught, actions, targets, weights = _with_made_up(plan, sample, counted[:, m], draws)
+        inputs, targets = plan.inputs(taught, actions), (targets - centre) / unit
+        if plan.recipe.named.scaled:
+            inputs = (inputs - feature_centre) / feature_unit
+        mine = plan.group_of(actions)
+        for g in range(plan.groups):
+            picked = (mine == g) & (weights > 0.0)
+            for k in range(plan.n_outputs):
+                state = _random_state(plan.seed, m, g, k)
+                row = None if start is None else start[done]
+                before = None if row is None or np.isnan(row[-1]) else row
+                seen = inputs[picked], targets[picked, k], weights[picked]
+                yield plan.recipe.fitted(*seen, state, before)
+                done += 1
 
 
 def restored_members(plan: Plan, sample: Sample, weights: Array) -> Members:
@@ -129,6 +182,45 @@ def restored_members(plan: Plan, sample: Sample, weights: Array) -> Members:
     shape = plan.members, plan.n_outputs
     predictor = StackedNetworks(weights, layers, between, "identity", *shape)
     return Members(plan, predictor, *_scales(plan, sample))
+
+
+def packed_members(members: Members) -> bytes | None:
+    """Fitted trees or networks as bytes, from which any release of any library makes the same ones; None for other estimators."""
+    predictor = members.predictor
+    if isinstance(predictor, FlatTrees):
+        arrays = predictor.arrays()
+    elif isinstance(predictor, StackedNetworks) and predictor.behind == "identity":
+        arrays = {"flat": predictor.flat}
+    else:
+        return None
+    into = BytesIO()
+    np.savez_compressed(
+        into, allow_pickle=False, **arrays, **{name: getattr(members, name) for name in _SCALES}
+    )
+    return into.getvalue()
+
+
+def unpacked_members(plan: Plan, n_features: int, data: bytes) -> Members:
+    """The members that `packed_members` was given; raises `ValueError` for bytes that say anything else."""
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as found:
+            arrays = dict(found.items())
+        scales = [arrays.pop(name) for name in _SCALES]
+        rows = plan.inputs(np.zeros((1, n_features)), np.zeros(1, dtype=np.int64))
+        K, p = plan.n_outputs, rows.shape[1]
+        if [one.shape for one in scales] != [(K,), (K,), (p,), (p,)]:
+            raise ValueError("the scales have other shapes")
+        predictor: Predictor
+        if "flat" in arrays:
+            between, layers = str(plan.recipe.params.get("activation", "relu")), plan.layers(n_features)
+            if arrays["flat"].shape != (plan.steps, weight_count(layers)):
+                raise ValueError("the networks have other layers")
+            predictor = StackedNetworks(arrays["flat"], layers, between, "identity", plan.members, K)
+        else:
+            predictor = FlatTrees.of_arrays(arrays, plan.members, K, n_features=p, sums=plan.steps)
+    except (KeyError, OSError, EOFError, BadZipFile) as error:
+        raise ValueError(f"what was fitted can't be read: {error!r}") from error
+    return Members(plan, predictor, *scales)
 
 
 def _scales(plan: Plan, sample: Sample) -> tuple[Array, Array, Array, Array]:
@@ -174,20 +266,20 @@ def _with_made_up(plan: Plan, sample: Sample, weights: Array, draws: np.random.G
 def _predictor(plan: Plan, said: Sequence[Any]) -> Predictor:
     """The fastest way to ask them all."""
     shape = plan.members, plan.n_outputs
-    sums = [TreeSum([], one) if isinstance(one, float) else tree_sum(one) for one in said]
+    sums = [flat(one) for one in said]
     whole = [one for one in sums if one is not None]
     if len(whole) == len(sums):
         return FlatTrees(whole, *shape)
     nets = [one if isinstance(one, float) else network(one) for one in said]
     if None not in nets:
         model = next(one for one in nets if isinstance(one, Network))
-        flat = np.full((len(nets), model.flat.size), np.nan)
-        for row, net in zip(flat, nets):
+        weights = np.full((len(nets), model.flat.size), np.nan)
+        for row, net in zip(weights, nets):
             if isinstance(net, Network):
                 row[:] = net.flat
             else:
                 row[0] = net
-        return StackedNetworks(flat, *model[1:], *shape)
+        return StackedNetworks(weights, *model[1:], *shape)
     return OneByOne(plan.recipe, said, *shape)
 
 
@@ -210,6 +302,7 @@ class OneByOne:
         return out
 
 
+@cache
 def _random_state(seed: int, *which: int) -> int:
     """A random stream for each estimator, the same in every fit, so that two fits differ only by their data."""
     return int(np.random.SeedSequence([seed, *which]).generate_state(1)[0] >> 1)

@@ -10,7 +10,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,24 +49,75 @@ class TreeSum(NamedTuple):
     single: bool = False
 
 
+_ARRAYS: dict[str, Any] = {
+    "roots": np.int32,
+    "first": np.int32,
+    "base": np.float64,
+    "logistic": np.bool_,
+    "feature": np.int32,
+    "threshold": np.float64,
+    "child": np.int32,
+    "value": np.float64,
+}
+
+
+class Flat(NamedTuple):
+    """A sum of trees as the kernel walks them: where each begins, and feature, threshold, child and value of all nodes."""
+
+    roots: NDArray[Any]
+    feature: NDArray[Any]
+    threshold: NDArray[Any]
+    child: NDArray[Any]
+    value: NDArray[Any]
+    base: float
+    logistic: bool = False
+    single: bool = False
+
+
 class FlatTrees:
     """Sums of trees, by member, group and output, (M, G, n_outputs) in all, one behind the other."""
 
-    def __init__(self, sums: Sequence[TreeSum], members: int, outputs: int) -> None:
+    def __init__(self, sums: Sequence[Flat], members: int, outputs: int) -> None:
         self.members, self.outputs = members, outputs
         self.single = any(one.single for one in sums)
-        laid = [_laid_out(tree) for one in sums for tree in one.trees]
-        sizes = np.array([len(tree.feature) for tree in laid], dtype=np.int64)
-        ends = np.cumsum(sizes)
-        self.roots = (ends - sizes).astype(np.int32)
-        self.first = np.concatenate([[0], np.cumsum([len(one.trees) for one in sums])]).astype(np.int32)
+        ends = np.cumsum([len(one.feature) for one in sums])
+        begins = [0, *ends[:-1].tolist()]
+        self.roots = _joined([one.roots + at for one, at in zip(sums, begins)], np.int32)
+        self.first = np.concatenate([[0], np.cumsum([len(one.roots) for one in sums])]).astype(np.int32)
         self.base = np.array([one.base for one in sums])
         self.logistic = np.array([one.logistic for one in sums], dtype=np.bool_)
-        self.feature = _joined([tree.feature for tree in laid], np.int32)
-        self.threshold = _joined([tree.threshold for tree in laid], np.float64)
-        self.value = _joined([tree.value for tree in laid], np.float64)
-        below = [np.where(tree.left < 0, -1, tree.left + root) for tree, root in zip(laid, self.roots)]
+        self.feature = _joined([one.feature for one in sums], np.int32)
+        self.threshold = _joined([one.threshold for one in sums], np.float64)
+        self.value = _joined([one.value for one in sums], np.float64)
+        below = [np.where(one.child < 0, -1, one.child + at) for one, at in zip(sums, begins)]
         self.child = _joined(below, np.int32)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that answers depend on, by name."""
+        return {name: getattr(self, name) for name in _ARRAYS} | {"single": np.array([self.single])}
+
+    @classmethod
+    def of_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], members: int, outputs: int, *, n_features: int, sums: int
+    ) -> FlatTrees:
+        """The one that `arrays` came from. A walk must end inside of them, so all that could lead outside is refused."""
+        one = cls([], members, outputs)
+        for name, dtype in _ARRAYS.items():
+            setattr(one, name, np.ascontiguousarray(arrays[name], dtype=dtype).reshape(-1))
+        one.single = bool(arrays["single"][0])
+        n, steps = len(one.feature), np.diff(one.first)
+        sound = (
+            {len(one.threshold), len(one.child), len(one.value)} == {n}
+            and len(one.base) == len(one.logistic) == sums == len(steps)
+            and (one.first[0], one.first[-1]) == (0, len(one.roots))
+            and (steps >= 0).all()
+            and ((one.roots >= 0) & (one.roots < n)).all()
+            and ((one.feature >= 0) & (one.feature < n_features)).all()
+            and ((one.child == -1) | ((one.child > np.arange(n)) & (one.child < n - 1))).all()
+        )
+        if not sound:
+            raise ValueError("the trees do not fit the model")
+        return one
 
     def predict(self, rows: Array, groups: Ids) -> Array:
         if self.single:
@@ -77,6 +128,33 @@ class FlatTrees:
             self.value, self.base, self.logistic, out,
         )  # fmt: skip
         return out
+
+
+def flat(estimator: Any) -> Flat | None:
+    """What was fitted as flat arrays: a constant, trees that were grown here, or those of a library; None if it is neither."""
+    if isinstance(estimator, Flat):
+        return estimator
+    if isinstance(estimator, float):
+        return _flat(TreeSum([], estimator))
+    found = tree_sum(estimator)
+    return None if found is None else _flat(found)
+
+
+def _flat(found: TreeSum) -> Flat:
+    laid = [_laid_out(tree) for tree in found.trees]
+    sizes = np.array([len(tree.feature) for tree in laid], dtype=np.int64)
+    roots = np.cumsum(sizes) - sizes
+    below = [np.where(tree.left < 0, -1, tree.left + root) for tree, root in zip(laid, roots)]
+    return Flat(
+        roots,
+        _joined([tree.feature for tree in laid], np.int32),
+        _joined([tree.threshold for tree in laid], np.float64),
+        _joined(below, np.int32),
+        _joined([tree.value for tree in laid], np.float64),
+        found.base,
+        found.logistic,
+        found.single,
+    )
 
 
 def _laid_out(tree: Tree) -> Tree:

@@ -79,10 +79,10 @@ class SlaterMeter:
 
     def take(self, result: Result) -> None:
         """Continue with a δ that was measured after this many rounds."""
-        rounds, value = result
+        rounds, value = (float(one) for one in result)
         if not self._measured_at < rounds <= self.seen:
             raise InvalidInput(
-                f"Slater's constant is measured on rounds after {self._measured_at} of {self.seen}, but got {rounds}."
+                f"Slater's constant is measured on rounds after {self._measured_at} of {self.seen}, but got {rounds:g}."
             )
         self.value = finite_number("slater", value, low=0.0, high=1.0, open_low=True)
         self._measured_at = int(rounds)

@@ -261,7 +261,7 @@ class Experiment:
                 self._at_work = False
                 if result is not None and batch.state.background is background:
                     batch.write(background.take(number, result))
-                return Answer.of({"work": number, "result": result})
+                return Answer.of({"work": number})
 
             return Op(take)
 

@@ -86,10 +86,10 @@ class Refused(_Entry, tag="refused"):
 
 
 class TookEffect(_Entry, tag="background"):
-    """Background work takes effect: its number in `hooks.background()`, and its result."""
+    """Background work takes effect: its number in `hooks.background()`, and its result, fitted trees included."""
 
     work: int
-    result: list[int | float]
+    result: list[int | float | bytes]
 
 
 class ModeChanged(_Entry, tag="mode"):

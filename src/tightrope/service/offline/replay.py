@@ -262,7 +262,8 @@ def _detail(entry: entries.Entry, actions: Sequence[str]) -> str | None:
         case entries.Expired():
             return _text({"sequences": entry.numbers, "event_ids": entry.event_ids})
         case entries.TookEffect():
-            return _text({"work": entry.work, "result": entry.result})
+            numbers = [one for one in entry.result if not isinstance(one, bytes)]
+            return _text({"work": entry.work, "result": numbers})
         case entries.ModeChanged():
             default = None if entry.default is None else actions[entry.default]
             return _text({"mode": entry.mode, "default": default})
