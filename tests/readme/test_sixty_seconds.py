@@ -137,7 +137,7 @@ def test_with_guard_no_total_rises_above_zero_where_every_round_offers_an_action
     "The policy draws a value for each action from what it still has to find out about it, and the largest draw wins"
 )
 def test_an_action_is_tried_as_often_as_its_draw_is_the_largest() -> None:
-    """Over many seeds, after the same outcomes: by the model's means, and the parts of its deviations that are drawn, which leave one of two arms in doubt."""
+    """Over many seeds, after the same outcomes, which leave one of two arms in doubt: by means and drawn parts of deviations."""
     chosen, n = 0, 400
     for seed in range(n):
         policy = tr.ShadowPrice(reward=tr.ArmMeans(2), seed=seed)
