@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -172,19 +173,17 @@ def test_another_limit_is_another_run(cache, tmp_path, count):
 
 
 def test_two_workers_find_the_same(cache, tmp_path, monkeypatch):
+    """Threads in the place of processes, which would know the real tables only."""
+    monkeypatch.setattr(runs, "ProcessPoolExecutor", lambda n, mp_context: ThreadPoolExecutor(n))
+
     def rows(folder, workers):
-        settings = {"players": ["numpy"], "parts": ["plain"], "seeds": 1, "limit": 60, "cache": cache}
-        # A process of its own knows the real tables only: what they are is handed over by the start method of this test.
-        if workers > 1:
-            import multiprocessing
-
-            monkeypatch.setattr(
-                runs.multiprocessing, "get_context", lambda how: multiprocessing.context.ForkContext()
-            )
+        settings = {"players": ["numpy"], "parts": ["plain"], "seeds": 2, "limit": 60, "cache": cache}
         found = bakeoff(out=folder, workers=workers, **settings).results.rows
-        return sorted((row["table"], row["whole"]) for row in found)
+        return sorted((row["table"], row["seed"], row["whole"]) for row in found)
 
-    assert rows(tmp_path / "one", 1) == rows(tmp_path / "two", 2)
+    one, two = rows(tmp_path / "one", 1), rows(tmp_path / "two", 2)
+    assert one == two
+    assert len(one) == 8
 
 
 def test_a_table_that_can_not_be_fetched_is_an_error_before_anything_is_played(
