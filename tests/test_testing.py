@@ -56,7 +56,7 @@ class TestEveryPolicyOfThePackage(PolicySuite):
 
     @property
     def learns(self):
-        return self.entry.name not in ("uniform", "round-robin", "oracle")
+        return self.entry.name not in ("uniform", "round-robin", "fixed-mix", "oracle")
 
     def make(self):
         return self.entry.make(self.ground, HORIZON)
@@ -65,7 +65,9 @@ class TestEveryPolicyOfThePackage(PolicySuite):
         return self.ground.env
 
 
-@pytest.mark.parametrize("name", ["lfg", "linucb", "lints", "greedy", "uniform", "round-robin", "oracle"])
+@pytest.mark.parametrize(
+    "name", ["lfg", "linucb", "lints", "greedy", "uniform", "round-robin", "fixed-mix", "oracle"]
+)
 def test_policies_with_sleeping_actions(name):
     ground = BUILT["sleeping-fractions"]
     assert check_policy(lambda: ROSTER[name].make(ground, HORIZON), ground.env) == []

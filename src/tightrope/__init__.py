@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tightrope import oracle as oracle
     from tightrope import rules as rules
     from tightrope import schedules as schedules
+    from tightrope.allocation import allocate
     from tightrope.encoder import Encoder
     from tightrope.engine import simulate
     from tightrope.environments import Custom
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from tightrope.sweeps import sweep
 
 _HOMES = {
+    "allocation": "allocate",
     "encoder": "Encoder",
     "engine": "simulate",
     "environments": "Custom",
@@ -79,7 +81,17 @@ __all__ += [
     "Ridge",
     "Standardised",
 ]
-__all__ += ["Custom", "Decision", "Power", "Result", "compare_models", "simulate", "solve", "sweep"]
+__all__ += [
+    "Custom",
+    "Decision",
+    "Power",
+    "Result",
+    "allocate",
+    "compare_models",
+    "simulate",
+    "solve",
+    "sweep",
+]
 __all__ += ["InfeasibleProblem", "InvalidInput", "TightropeError"]
 __all__ += ["__version__", "environments", "errors", "models", "policies"]
 

@@ -55,6 +55,9 @@ class Actions:
         self.active = range(len(self.names))
         if states:
             self.active = tuple(i for i in self.active if self._states.get(i, "active") == "active")
+            if not self.active:
+                must = "hold at least one active action, but all are paused or retired"
+                raise InvalidInput(field="actions", must=must)
 
     @property
     def named(self) -> bool:
@@ -98,6 +101,16 @@ class Actions:
     def state(self, action: Action) -> State:
         return self._states.get(self.id(action), "active")
 
+    @property
+    def states(self) -> dict[int, State]:
+        """The states of those that are not active, by id."""
+        return {i: state for i, state in sorted(self._states.items()) if state != "active"}
+
+    @property
+    def whole(self) -> bool:
+        """Whether every action is active."""
+        return len(self.active) == len(self.names)
+
     def with_action(self, name: str) -> Actions:
         """The registry with one more action, whose id is the next."""
         if not self.named:
@@ -112,8 +125,21 @@ class Actions:
             raise InvalidInput(field=f"action {action!r}", problem=problem)
         return Actions(self.names, {**self._states, self.id(action): state})
 
+    def with_name(self, action: Action, name: str) -> Actions:
+        """The registry with another name for an action, which keeps its id."""
+        own = self.id(action)
+        return Actions([name if i == own else one for i, one in enumerate(self.names)], self._states)
+
     def unknown(self, action: Any) -> str:
         return f"unknown action {action!r}{did_you_mean(action, self._ids)}; {self._known()}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Actions):
+            return NotImplemented
+        return (tuple(self.names), self.states) == (tuple(other.names), other.states)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.names))
 
     def __contains__(self, action: object) -> bool:
         """Whether an action was declared under just this name, or this number where there are no names."""

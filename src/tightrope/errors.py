@@ -6,8 +6,10 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from decimal import Decimal
 from functools import partial
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from msgspec import UNSET
 
@@ -96,6 +98,37 @@ class Untrusted(InvalidInput):
 
 class InfeasibleProblem(TightropeError):
     """The input is well formed, but no decision rule can satisfy the constraints."""
+
+
+class Exact(Protocol):
+    """An account of a hard limit, in a message."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def taken(self) -> Decimal: ...
+
+    @property
+    def allowed(self) -> Decimal: ...
+
+
+class Exhausted(TightropeError):
+    """Hard limits leave no action that may be taken; `accounts` are theirs."""
+
+    def __init__(self, accounts: Sequence[Exact], what: str) -> None:
+        self.accounts = tuple(accounts)
+        used = [f"{one.taken.normalize():f} of {one.allowed.normalize():f}" for one in accounts]
+        spent = ", ".join(f"{one.name} ({of} used or reserved)" for one, of in zip(accounts, used))
+        super().__init__(f"{what} would exceed a hard cap: {spent}")
+
+
+class TooManyKeys(TightropeError):
+    """There are accounts for as many keys as a rule may have in one window (`max_keys`)."""
+
+    def __init__(self, rule: object, most: int) -> None:
+        said = f"there are accounts for {most:,} keys under '{rule}', the most there may be in one window (max_keys)"
+        super().__init__(f"{said}: another key must wait for the next window.")
 
 
 class SolverError(TightropeError):

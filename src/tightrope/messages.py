@@ -96,7 +96,7 @@ def fault(
         return Fault(path, f"must hold no control characters, but got {came}")
     if bound := re.fullmatch(r"Expected `(?:int|float)` ([<>]=?) (.*)", message):
         return Fault(path, f"must be {_BOUNDS[bound[1]]} {bound[2]}, but got {came}")
-    if length := re.fullmatch(r"Expected `str` of length (.*)", message):
+    if length := re.fullmatch(r"Expected `(?:str|array)` of length (.*)", message):
         return Fault(path, f"must have a length {length[1]}, but got {came}")
     own = re.match(r"(\w+) (?=must )", message)
     if own and own[1] in fields_at(kind, path):

@@ -14,7 +14,8 @@ from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
 from tightrope.problem import Learner
 from tightrope.rules import Rules
-from tightrope.validation import COST_LIMIT, LARGEST, Array, is_plain, real_array, require_range
+from tightrope.validation import COST_LIMIT, LARGEST, Array, is_plain, real_array, require_range, whole_number
+from tightrope.words import Shown
 
 Ids = NDArray[np.int64]
 
@@ -26,6 +27,7 @@ MOST_DENSE = 10_000_000
 class Offer(msgspec.Struct, frozen=True):
     """One round: ids of the actions on offer (J,), φ and ψ (J, d), costs W (J, K), and the rest of the context.
 
+    `uses` (J, M): what each action uses of every limit per window, or may use at most; nan where that is not known.
     φ and ψ have a single row if one x serves all actions. `group`, `usage`, `keys` and `time` are those of the context; `context`
     is its number, for policies that use it. `catalogue`: the catalogue that φ comes from, which never changes. `whole`: every
     action is on offer, in the order of ids.
@@ -42,6 +44,7 @@ class Offer(msgspec.Struct, frozen=True):
     keys: Mapping[str, Any] | None = None
     time: Any = None
     whole: bool = False
+    uses: Array | None = None
 
     def row_of(self, name: str, action: int) -> int:
         rows = np.flatnonzero(self.ids == action)
@@ -55,7 +58,13 @@ class Offer(msgspec.Struct, frozen=True):
             return given if given is None or len(given) < len(self.ids) else given[rows]
 
         return msgspec.structs.replace(
-            self, ids=self.ids[rows], phi=own(self.phi), psi=own(self.psi), W=self.W[rows], whole=False
+            self,
+            ids=self.ids[rows],
+            phi=own(self.phi),
+            psi=own(self.psi),
+            W=self.W[rows],
+            whole=False,
+            uses=None if self.uses is None else self.uses[rows],
         )
 
 
@@ -143,7 +152,7 @@ class OfferReader:
             costs = _dense(costs)
         group = plain_group(group)
         costs, cost_features = self._told_apart(features, costs, cost_features)
-        ids = None if actions is None else np.array(self.registry.ids(actions, once=True), dtype=np.int64)
+        ids = self._on_offer(actions)
         J = None if ids is None else len(ids)
         phi = psi = None
         if self.reward is not None:
@@ -153,14 +162,33 @@ class OfferReader:
         elif cost_features is not None and not self.ignores:
             raise InvalidInput("cost_features need a policy with cost=; here costs are seen before acting.")
         W = self._cost_matrix(costs, usage, group, ids, J)
+        whole = ids is None
         if ids is None:
             _require_rows(self.n_actions, len(W))
             ids = np.arange(len(W))
         if self.any_unit and len(self.columns):
             W[:, self.columns] = 0.0
-        offer = Offer(ids, phi, W, psi, group, context, catalogue, usage, keys, time, actions is None)
+        uses, limits = None, None if self.rules is None else self.rules.windows
+        if limits:
+            assert self.rules is not None
+            keys, time = limits.read_keys(keys), limits.read_time(time)
+            uses = self.rules.window_uses(usage, group, ids)
+        offer = Offer(ids, phi, W, psi, group, context, catalogue, usage, keys, time, whole, uses)
         self.require_valid(offer)
         return offer
+
+    def _on_offer(self, actions: Any) -> Ids | None:
+        """The ids of the actions on offer, None for all; those that are paused or retired never are."""
+        if actions is None:
+            return None if self.registry.whole else np.array(self.registry.active, dtype=np.int64)
+        ids = self.registry.ids(actions, once=True)
+        for action in ids if self.registry.states else ():
+            if (state := self.registry.state(action)) != "active":
+                name = self.registry.name(action)
+                raise InvalidInput(
+                    field="actions", must="name actions on offer", got=Shown(f"{name!r}, which is {state}")
+                )
+        return np.array(ids, dtype=np.int64)
 
     def require_valid(self, offer: Offer) -> None:
         """Refuse bad numbers that no later step checks, and a missing group that rules need."""
@@ -298,7 +326,22 @@ def plain_group(group: Any) -> str | tuple[str, ...] | None:
     return tuple(sorted(names))
 
 
-def rounds_given(name: str, value: Any) -> int:
+def rounds_of(given: Mapping[str, Any], rounds: int | None) -> list[dict[str, Any]]:
+    """The arguments of each of several rounds, from arguments with one entry for each; `rounds` says how many if none is given."""
+    lengths = {name: _rounds_given(name, value) for name, value in given.items() if value is not None}
+    if rounds is not None:
+        lengths["rounds"] = whole_number("rounds", rounds)
+    if not lengths:
+        raise InvalidInput("decide_many needs rounds=, or an argument with one entry for each round.")
+    if len(set(lengths.values())) > 1:
+        raise InvalidInput(
+            f"the arguments must have one entry for each round, but their lengths differ: {lengths}."
+        )
+    n = next(iter(lengths.values()))
+    return [{name: None if one is None else one[i] for name, one in given.items()} for i in range(n)]
+
+
+def _rounds_given(name: str, value: Any) -> int:
     if isinstance(value, (str, bytes)) or not (isinstance(value, Sequence) or np.ndim(value)):
         raise InvalidInput(field=name, must="have one entry for each round", got=value)
     return len(value)

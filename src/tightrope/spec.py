@@ -29,10 +29,11 @@ from typing import Annotated, Any, Literal, NoReturn, TypeAlias
 
 import msgspec
 
-from tightrope.actions import Actions
+from tightrope.actions import Actions, State
 from tightrope.encoder import Encoder
 from tightrope.encoder.fields import Category, Field, Number, Vector
 from tightrope.errors import InfeasibleProblem, InvalidInput
+from tightrope.holdout import MIX, Holdout, Sticky, key_names, require_agreement
 from tightrope.log import History
 from tightrope.messages import did_you_mean, fault, fields_at, leaves
 from tightrope.problem import Problem, Seen, Vectors
@@ -99,9 +100,22 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "name", self.kind)
 
 
+class ActionSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One ``[action.NAME]``: the state of an action, what it is, and earlier names of it.
+
+    `like` names an action whose beliefs this one begins with when it joins an experiment that runs.
+    """
+
+    state: State = "active"
+    description: str = ""
+    like: str | None = None
+    was: tuple[str, ...] = ()
+
+
 class _BeyondRule(msgspec.Struct, frozen=True, kw_only=True):
-    usage: dict[str, float] | None = None  # what each action uses; None: the caller sends it
-    hard: bool = False  # the service never lets the running total pass `total`, not even once
+    # What each action uses, or may use at most if it is seen after acting; None: the caller sends it.
+    usage: dict[str, float] | None = None
+    hard: bool = False  # without `per`: the service never lets the running total pass `total`, not even once
     total: Annotated[float, msgspec.Meta(ge=0)] | None = None  # what may be used up in all
 
 
@@ -133,6 +147,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     actions: tuple[str, ...]  # empty if only the environment names them
+    action_specs: dict[str, ActionSpec]  # of those that have a table
     encoder: Encoder | None  # reads what callers send by name; None if they send nothing
     vector: Vector | None  # numbers without names, instead of a context
     reward_range: tuple[float, float] | None  # the range of rewards, if declared
@@ -142,7 +157,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     environment: EnvironmentSpec | None
     simulation: SimulationSpec
     warm_start: History | None  # what a served policy has learnt before its first decision
+    holdout: Holdout | None  # who gets the baseline, when this is served
+    baseline: PolicySpec | None  # the policy that serves it
+    sticky: Sticky | None  # who keeps an action, and for how long
     sweep: dict[str, Any]  # as written
+    allocate: dict[str, Any]  # what a table's columns are, as written
     data: dict[str, Any]  # the whole file as written, for `make_spec`
     source: str  # the file, for messages
 
@@ -162,8 +181,19 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.encoder is None else tuple(self.encoder.columns)
 
     @property
+    def key_names(self) -> tuple[str, ...]:
+        """The keys that a request to the service must have."""
+        return key_names(self.holdout, self.sticky)
+
+    @property
     def registry(self) -> Actions:
-        return Actions(self.actions or None) if self.rules is None else self.rules.registry
+        if self.rules is not None:
+            return self.rules.registry
+        return _registry(self.actions, self.action_specs) if self.actions else Actions(None)
+
+    def action(self, name: str) -> ActionSpec:
+        """What is said of an action."""
+        return self.action_specs.get(name, ActionSpec())
 
     def problem(self) -> Problem:
         """The decision problem when this spec is served; contexts are numbered if all fields are categories."""
@@ -197,8 +227,8 @@ def read_spec(source: str | os.PathLike[str], *, trust: bool = False) -> Spec:
     >>> read_spec('actions = ["a", "b"]\nactoins = 3\n')
     Traceback (most recent call last):
     ...
-    tightrope.spec.SpecError: spec: actoins: unknown field (did you mean 'actions'?); allowed: name, actions, groups, context,
-    features, reward, rule, policy, environment, simulation, warm_start, sweep
+    tightrope.spec.SpecError: spec: actoins: unknown field (did you mean 'actions'?); allowed: name, actions, action, groups,
+    context, features, reward, rule, policy, environment, simulation, warm_start, holdout, sticky, sweep, allocate
     """
     if isinstance(source, str) and "\n" in source:
         return make_spec(_parsed(source, "spec"), trust=trust)
@@ -288,6 +318,7 @@ class _Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str | None = None
     actions: tuple[str, ...] = ()
+    action: dict[str, ActionSpec] = {}
     groups: tuple[str, ...] | None = None
     context: dict[str, Any] = {}
     features: Vector | None = None
@@ -297,7 +328,10 @@ class _Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, Any] | None = None
     simulation: SimulationSpec = SimulationSpec()
     warm_start: History | None = None
+    holdout: Holdout | None = None
+    sticky: Sticky | None = None
     sweep: dict[str, Any] = {}
+    allocate: dict[str, Any] = {}
 
 
 def _read(data: Mapping[str, Any], source: str, folder: Path, name: str, trust: bool) -> Spec:
@@ -308,15 +342,20 @@ def _read(data: Mapping[str, Any], source: str, folder: Path, name: str, trust: 
     if "actions" in data:
         with _read_at():
             Actions(read.actions)
+    _require_actions(read)
     if read.features is not None and read.context:
         _refuse("features", "can't be combined with [context], which names what callers send")
     if (ends := read.reward.range) is not None and not ends[0] < ends[1]:
         _refuse("reward.range", f"must be [low, high] with low < high, but got {list(ends)}")
     policies = _read_policies(read.policy, folder, trust)
     rules, rule_specs = _read_rules(read, _agreed_seen(policies), folder)
+    with _read_at():
+        require_agreement(read.holdout, read.sticky)
+        baseline = _read_baseline(read.holdout, read.actions, folder, trust)
     return Spec(
         name=name if read.name is None else read.name,
         actions=read.actions,
+        action_specs=read.action,
         encoder=_read_context(read.context, folder),
         vector=read.features,
         reward_range=read.reward.range,
@@ -326,10 +365,38 @@ def _read(data: Mapping[str, Any], source: str, folder: Path, name: str, trust: 
         environment=_read_environment(read.environment, folder, trust),
         simulation=read.simulation,
         warm_start=read.warm_start,
+        holdout=read.holdout,
+        baseline=baseline,
+        sticky=read.sticky,
         sweep=read.sweep,
+        allocate=read.allocate,
         data=dict(data),
         source=source,
     )
+
+
+def _registry(actions: Sequence[str], specs: Mapping[str, ActionSpec]) -> Actions:
+    return Actions(actions, {i: specs[name].state for i, name in enumerate(actions) if name in specs})
+
+
+def _require_actions(read: _Tables) -> None:
+    """Refuse a table of an unknown action, and a name that two actions have or had."""
+    known = Actions(read.actions or None)
+    owner: dict[str, str] = {name: name for name in read.actions}
+    for name, one in read.action.items():
+        if name not in known:
+            _refuse(f"action.{name}", known.unknown(name))
+        if one.like is not None and (one.like not in known or one.like == name):
+            _refuse(f"action.{name}.like", f"must name another action, but got {one.like!r}")
+        for former in one.was:
+            if owner.setdefault(former, name) != name or former == name:
+                _refuse(
+                    f"action.{name}.was",
+                    f"must hold names of no other action, but {former!r} is one's or was",
+                )
+    if read.actions:
+        with _read_at():
+            _registry(read.actions, read.action)
 
 
 def names_encoder(context: Mapping[str, Any]) -> bool:
@@ -361,13 +428,26 @@ def _read_context(table: Mapping[str, Any], folder: Path) -> Encoder | None:
     return Encoder.declared(fields) if fields else None
 
 
+def _read_baseline(
+    holdout: Holdout | None, actions: tuple[str, ...], folder: Path, trust: bool
+) -> PolicySpec | None:
+    """What decides for the control group: a policy of its own, or a fixed mix."""
+    if holdout is None:
+        return None
+    mix = holdout.mix(actions)
+    if mix is None:
+        [policy] = _read_policies(holdout.policy or {}, folder, trust, "holdout.policy")
+        return policy
+    return PolicySpec(kind=MIX, settings={"shares": mix}, where="holdout.baseline", folder=folder)
+
+
 def _read_policies(
-    tables: dict[str, Any] | list[dict[str, Any]], folder: Path, trust: bool
+    tables: dict[str, Any] | list[dict[str, Any]], folder: Path, trust: bool, at: str = "policy"
 ) -> tuple[PolicySpec, ...]:
     known = PolicySpec.__struct_fields__[: PolicySpec.__struct_fields__.index("settings")]
     policies: list[PolicySpec] = []
     for i, table in enumerate(tables if isinstance(tables, list) else [tables]):
-        where = f"policy[{i}]" if isinstance(tables, list) else "policy"
+        where = f"{at}[{i}]" if isinstance(tables, list) else at
         kind = table.get("kind", DEFAULT_KIND)
         if kind == DEFAULT_KIND:
             _refuse_the_papers(table, where)
@@ -436,7 +516,7 @@ def _read_rules(read: _Tables, seen: Seen, folder: Path) -> tuple[Rules | None, 
         return None, ()
     if not read.actions:
         _refuse("actions", "is missing: rules refer to actions by name")
-    names = Actions(read.actions)
+    names = _registry(read.actions, read.action)
     plain, extras = [], []
     for i, table in enumerate(read.rule):
         where = f"rule[{i}]"
@@ -446,15 +526,22 @@ def _read_rules(read: _Tables, seen: Seen, folder: Path) -> tuple[Rules | None, 
                 kind = RULE_KINDS.find(kind, folder).kind
         if not RULE_KINDS.knows(kind):
             _refuse(f"{where}.kind", _one_of(RULE_KINDS, kind))
-        beyond = ("hard", "total", "usage") if RULE_KINDS.find(kind).counts_usage else ("hard", "total")
-        known = ("kind", *rule_fields(kind), *beyond)
+        beyond: tuple[str, ...] = (
+            ("hard", "total", "usage") if RULE_KINDS.find(kind).counts_usage else ("hard", "total")
+        )
+        known = dict.fromkeys(("kind", *rule_fields(kind), *beyond))
         for name in table:
             if name not in known:
-                raise unknown_field(where, name, known)
+                raise unknown_field(where, name, [*known])
+        if "per" in table:
+            if "total" in table:
+                amount = "at_most is the amount of each window, which `hard = true` never exceeds"
+                _refuse(f"{where}.total", f"can't be combined with per: {amount}")
+            beyond = tuple(name for name in beyond if name != "hard")
         stated = {key: value for key, value in table.items() if key not in beyond}
         plain.append({"seen": seen, **stated, "kind": kind})
         extras.append({key: value for key, value in table.items() if key in beyond})
-    rules = _made_rules(plain, read.actions, read.groups)
+    rules = _made_rules(plain, names, read.groups)
     specs: list[RuleSpec] = []
     for i, (rule, extra) in enumerate(zip(rules, extras, strict=True)):
         where = f"rule[{i}]"
@@ -471,9 +558,7 @@ def _read_rules(read: _Tables, seen: Seen, folder: Path) -> tuple[Rules | None, 
     return rules, tuple(specs)
 
 
-def _made_rules(
-    tables: list[dict[str, Any]], actions: tuple[str, ...], groups: tuple[str, ...] | None
-) -> Rules:
+def _made_rules(tables: list[dict[str, Any]], actions: Actions, groups: tuple[str, ...] | None) -> Rules:
     made = []
     for i, table in enumerate(tables):
         with _read_at("rule", i):

@@ -12,7 +12,10 @@ from tightrope.environments.build import environment_of
 from tightrope.result import Result
 from tightrope.spec import read_spec
 
-SPECS = sorted(EXAMPLES.glob("*.toml"))
+# A spec for `allocate` alone has no world to play in.
+SPECS = sorted(
+    path for path in EXAMPLES.glob("*.toml") if "[environment]" in path.read_text(encoding="utf-8")
+)
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)

@@ -180,6 +180,13 @@ def test_every_call_gets_what_its_route_answers(
     assert client.decide(ADULT)["name"] == "other"
     assert client.post("/v1/mode", mode="live")["mode"] == "live"
     assert client.roll_back(taken["position"], "learnt")["restored"] == taken
+    corrected = client.correct(event_id, "audit", reward=0.5)
+    assert corrected["outcome"] == {"reward": 0.5, "usage": {"hours": 0.5}}
+    assert client.correct(event_id, "audit", reward=0.5)["learnt"] is None
+    assert client.change(add={f"ward {base}": {"like": "other"}}, check=True)["possible"]
+    later = client.change(rules={"hours": {"at_most": 0.5}}, starts=4e9)
+    assert [one["position"] for one in client.state()["scheduled"]] == [later["position"]]
+    assert client.cancel_change(later["position"]) == {"position": later["position"]}
     assert client.erase(event_id)["erased"] == [event_id]
     assert client.erase([event_id, "nobody"])["unknown"] == ["nobody"]
     assert client.changes()["changes"][0]["kind"] == "erased"

@@ -342,3 +342,17 @@ def test_plain_data_are_what_json_gives_back_and_the_order_of_columns_counts() -
     other = tr.Encoder(["age", "ward"]).fit(rows)
     assert other.to_dict() == encoder.to_dict(), "a table has no order"
     assert other != encoder
+
+
+def test_unseen_values_may_count_as_one_of_the_others():
+    rows = [{"ward": "A"}, {"ward": "B"}, {"ward": "C"}]
+    encoder = tr.Encoder({"ward": {"other": "B"}}, unit=False).fit(rows)
+    assert encoder.names == ("one", "ward=B", "ward=C")
+    assert encoder.transform({"ward": "Z"}).tolist() == encoder.transform({"ward": "B"}).tolist()
+    assert encoder.replaced({"ward": "Z"}) == [("ward", "other")]
+    assert tr.Encoder.from_dict(encoder.to_dict()) == encoder
+    with pytest.raises(tr.InvalidInput, match="other must be one of the values"):
+        tr.Encoder({"ward": {"other": "Z", "values": ["A"]}}, unit=False).fit(rows)
+    for wrong in ({"unseen": "other", "other": "B"}, {"unseen": "fill"}):
+        with pytest.raises(tr.InvalidInput, match="other"):
+            tr.Encoder({"ward": wrong}, unit=False).fit(rows)

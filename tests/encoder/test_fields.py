@@ -1,4 +1,5 @@
 import math
+import re
 
 import msgspec
 import numpy as np
@@ -173,3 +174,67 @@ def test_numbers_without_names():
     with pytest.raises(InvalidInput, match=r"^features\[1\] must lie in \[-1, 1\], but got 1e\+20\.$"):
         vector.rows([0, 1e20])
     assert Category(["f", "m"]).values == ("f", "m")
+
+
+def test_missing_and_undeclared_values_are_taken_as_declared():
+    tolerant = {
+        "age": Number(0, 100, missing=40),
+        "weight": Number(0, 10, missing="indicator"),
+        "sex": Category(["f", "m"], missing="m", other="f"),
+        "device": Category(["ios", "android"], other="indicator", missing="indicator"),
+    }
+    features = Encoder.declared(tolerant)
+    assert features.names == (
+        *(
+            "one",
+            "age",
+            "weight",
+            "weight missing",
+            "sex=m",
+            "device=android",
+            "device other",
+            "device missing",
+        ),
+    )
+    whole = {"age": 40, "weight": 0, "sex": "m", "device": "ios"}
+    empty, odd = features.vector({}), features.vector({**whole, "sex": "x", "device": "web"})
+    np.testing.assert_allclose(empty * features.norm, [1, 0.4, 0, 1, 1, 0, 0, 1], atol=1e-14)
+    np.testing.assert_allclose(odd * features.norm, [1, 0.4, 0, 0, 0, 0, 1, 0], atol=1e-14)
+    assert features.replaced({}) == [(name, "missing") for name in tolerant]
+    assert features.replaced({**whole, "sex": "x", "device": None}) == [
+        ("sex", "other"),
+        ("device", "missing"),
+    ]
+    assert features.replaced(whole) == []
+    assert features.taken_as == {
+        "age": {"missing": "40"},
+        "weight": {"missing": "missing"},
+        "sex": {"missing": "m", "other": "f"},
+        "device": {"missing": "missing", "other": "a value of their own"},
+    }
+    assert features.schema()["required"] == []
+    assert np.linalg.norm(features.vector({**whole, "age": 100, "weight": 10, "device": "web"})) <= 1
+    assert Encoder.from_dict(features.to_dict()) == features
+    # A table read by an encoder that was declared in the same words.
+    table = [{**whole, "sex": None}, {**whole, "sex": "x"}]
+    np.testing.assert_array_equal(features.transform(table)[:, 4] > 0, [True, False])
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: Number(0, 1, missing=2), "missing must lie in [0, 1], but got 2"),
+        (lambda: Category(["a"], missing="b"), 'missing must be one of its values, or "indicator"'),
+        (lambda: Category(["a"], other="b"), 'other must be one of its values, or "indicator"'),
+    ],
+)
+def test_what_stands_in_must_be_declared(made, words):
+    with pytest.raises(InvalidInput, match=re.escape(words)):
+        made()
+
+
+def test_what_is_not_tolerant_still_refuses():
+    features = Encoder.declared({"age": Number(0, 1, missing=0.5), "sex": Category(["f", "m"], missing="f")})
+    for context in ({"age": "old", "sex": "f"}, {"age": 1, "sex": "x"}, {"age": float("inf"), "sex": "f"}):
+        with pytest.raises(InvalidInput):
+            features.vector(context)

@@ -10,7 +10,7 @@ import pytest
 
 import tightrope as tr
 from tightrope import kernels
-from tightrope.kernels import prices, shadow, shadow_solve
+from tightrope.kernels import prices, shadow, shadow_solve, shadow_trace
 
 
 class SlowModel:
@@ -18,7 +18,7 @@ class SlowModel:
 
     def __init__(self, n_actions, p, outputs, centred, prior=0.0):
         self.ridge, self.p, self.outputs, self.centred, self.prior = (
-            3.0 if p else 1.0,
+            4.0 if p else 1.0,
             p,
             outputs,
             centred,
@@ -28,7 +28,8 @@ class SlowModel:
         self.learnt = [[] for _ in range(blocks)]
         self.shared, self.outcomes = n_actions is None, []
         self.errors, self.weight = np.zeros(outputs), 0.0
-        self.squares, self.per_unit, self.renewal = np.zeros(p), np.zeros((blocks, p)), [2] * blocks
+        self.squares, self.sums, self.renewal = np.zeros(p), np.zeros(p), [2] * blocks
+        self.per_unit, self.shift = np.zeros((blocks, p)), np.zeros((blocks, p))
         self.looks, self.next_look, self.left = [], 8, np.ones(blocks)
 
     def block(self, action):
@@ -46,7 +47,8 @@ class SlowModel:
         return found
 
     def row(self, x, g):
-        return np.append(np.asarray(x, dtype=float) * self.units(x, g), 1.0)
+        x = np.asarray(x, dtype=float)
+        return np.append(x * self.units(x, g) + self.shift[g], 2.0 if self.p else 1.0)
 
     def Sigma(self, g):
         Z = np.array([self.row(x, g) for x, _ in self.learnt[g]]).reshape(-1, self.p + 1)
@@ -74,7 +76,7 @@ class SlowModel:
     def drawn(self, action):
         """The part of its deviation that a reward is drawn with."""
         g = self.block(action)
-        return 0.7 * self.left[g] if self.learnt[g] else 1.0
+        return 0.75 * self.left[g] if self.learnt[g] else 1.0
 
     def look_ahead(self, rows, best):
         """A round is decided, and row `best` is the best by the estimates."""
@@ -120,6 +122,7 @@ class SlowModel:
         x, g, n = np.asarray(x, dtype=float), self.block(action), len(self.outcomes) + 1
         mean, _, _ = self.parts(x, action)
         self.squares += x**2
+        self.sums += x
         fresh = (self.per_unit[g] == 0.0) & (x != 0.0)
         self.per_unit[g, fresh] = np.sqrt(n / self.squares[fresh])
         _, h, _ = self.parts(x, action)
@@ -132,7 +135,10 @@ class SlowModel:
         if len(self.learnt[g]) >= self.renewal[g]:
             self.renewal[g] = math.floor(1.5 * len(self.learnt[g])) + 1
             known = self.per_unit[g] > 0.0
-            self.per_unit[g, known] = np.sqrt(n / self.squares[known])
+            mean, square = self.sums / n, self.squares / n
+            variance = square - mean**2
+            scale = np.sqrt(np.where(variance > 1e-12 * square, variance, square)[known])
+            self.per_unit[g, known], self.shift[g, known] = 1.0 / scale, -mean[known] / scale
 
 
 class SlowShadowPrice:
@@ -165,6 +171,8 @@ class SlowShadowPrice:
         self.cost = SlowModel(None if shared else J, p, len(self.late), False) if self.late else None
         self.t, self.rho, self.next_solve = 0, 1.0, 2
         self.S, self.booked, self.A1, self.A2, self.G, self.p, self.q, self.clock = np.zeros((8, K))
+        self.rise, self.highest, self.earlier, self.avoidable = np.zeros(K), np.zeros(K), np.zeros(K), 0
+        self.widened = 0
         self.exact = [Fraction(0)] * K
         self.infeasible = np.zeros(K, dtype=bool)
         self.capacity, self.slots, self.entries, self.counts = memory, [], [], []
@@ -206,7 +214,8 @@ class SlowShadowPrice:
             w = w.copy()
             w[:, self.late] += 0.7 * self.explore * omega[:, self.late] * z[:, 1:]
             costs += list(w)
-            spread += n * (max(r + s) - min(r - s))
+            high, low = max(r + s), min(r - s)
+            spread += n * (high - low) * (high - low > 1e-12 * max(abs(high), abs(low)))
             offsets.append(row + len(r))
             weights.append(float(n))
         n, m = sum(weights), self.m()
@@ -244,13 +253,17 @@ class SlowShadowPrice:
         self.A1 += np.sqrt(square).mean(axis=0)
         self.G[known] += square.mean(axis=0)[known]
         m, T = self.m(), self.S + self.booked
-        lam, z, slope, e = np.zeros(K), np.zeros(K), np.zeros(K), np.ones(K)
+        lam, z, slope, e, target = np.zeros(K), np.zeros(K), np.zeros(K), np.ones(K), np.zeros(K)
         for k in range(K):
             if m[k] == 0:
                 continue
             moved = math.sqrt(max(self.G[k], self.A2[k]))
             V = 4.0 * moved * m[k] / self.rho
             b = self.caution * math.sqrt(max(1.0, self.G[k] / self.A2[k])) * math.sqrt(moved * m[k])
+            rises = 0.4 * self.caution * max(self.highest[k], self.earlier[k])
+            self.widened += rises > b
+            b = max(b, rises)
+            target[k] = -b
             f = (T[k] + b) / V
             f = min(f, 0.0) if self.infeasible[k] else f
             dg = max(self.G[k], self.A2[k]) - self.clock[k]
@@ -271,7 +284,11 @@ class SlowShadowPrice:
                 if slope[k]:
                     mean[j] -= slope[k] * (wall(T[k] + w[j, k], k) - wall(T[k], k))
                 variance[j] += (self.explore * e[k] * lam[k] * omega[j, k]) ** 2
-        kept = np.ones(len(r), dtype=bool)
+        # An action that leads a known total above zero, where the wall stands, is out while another does not.
+        above = (T + w > 1e-12 * z)[:, known]
+        stands = (z > 0) & ((slope > 0) | (1e-12 * z >= T))
+        low = ~(above & stands[known]).any(axis=1)
+        kept = low if low.any() else np.ones(len(r), dtype=bool)
         if self.guard:
             over = [
                 [max(0, self.exact[k] + Fraction(w[j, k])) for k in np.flatnonzero(known)]
@@ -290,6 +307,14 @@ class SlowShadowPrice:
         sharing = np.flatnonzero(kept & ~over.any(axis=1))
         if u < self.least_chance and len(sharing):
             row = int(sharing[int(v * len(sharing))])
+        led = above.any(axis=1)
+        self.avoidable += bool(led[row] and not led.all())
+        step = w[row] - omega[row]
+        counted = (target < T) | (step < 0)
+        self.rise = np.where(counted, np.maximum(0.0, self.rise + step), self.rise)
+        self.highest = np.maximum(self.rise, self.highest)
+        if math.log2(t).is_integer():
+            self.earlier, self.highest = self.highest, np.zeros(K)
         for k in np.flatnonzero(known):
             self.exact[k] += Fraction(w[row, k])
             self.S[k] = float(self.exact[k])
@@ -358,6 +383,7 @@ WORLDS = {
     "no caution": {"caution": 0.0},
     "no exploration": {"explore": 0.0},
     "after, arms of their own": {"late": (0, 1), "shared": False},
+    "in stretches": {"stretch": 40},
     "a least chance": {"least_chance": 0.4},
     "a least chance, after": {"least_chance": 0.4, "late": (0, 1)},
     "a least chance, guard": {"least_chance": 0.4, "guard": True},
@@ -367,9 +393,13 @@ WORLDS = {
 @pytest.mark.parametrize("world", WORLDS)
 def test_the_recipe_written_out(world):
     rest = dict(WORLDS[world])
+    stretch = rest.pop("stretch", 0)
     rng = np.random.default_rng(sum(map(ord, world)))
     C, J, p, K, T = 10, 3, 2, 2, 260
     X, r, W = contexts(rng, C, J, p, K, rest.pop("infeasible", False))
+    if stretch:
+        # Half of the contexts give back, whatever is chosen, the others cost.
+        W += np.where(np.arange(C) < C // 2, -0.8, 0.8)[:, None, None]
     slow = SlowShadowPrice(J, p, K, **rest)
     late, shared = rest.pop("late", ()), rest.pop("shared", True)
 
@@ -378,10 +408,10 @@ def test_the_recipe_written_out(world):
 
     policy = tr.ShadowPrice(reward=model(), constraints=K, cost=model() if late else None, **rest)
     for t in range(T):
-        c = rng.integers(C)
+        c = t // stretch % 2 * (C // 2) + rng.integers(C // 2) if stretch else rng.integers(C)
         decision = policy.decide(X[c]) if late else policy.decide(X[c], W[c])
         row = slow.decide(X[c], np.zeros((J, K)) if late else W[c])
-        price = decision.trace[shadow.trace_parts(J, K)[5] :][:K]
+        price = decision.trace[shadow_trace.trace_parts(J, K)[5] :][:K]
         np.testing.assert_allclose(price, slow.lam, rtol=1e-6, atol=1e-6 * slow.rho, err_msg=f"round {t + 1}")
         assert decision.row == row, f"round {t + 1}"
         reward, costs = float(r[c, row] + 0.1 * rng.normal()), W[c, row] + 0.1 * rng.normal(size=K)
@@ -389,6 +419,11 @@ def test_the_recipe_written_out(world):
         slow.learn(reward, costs if late else None)
     np.testing.assert_allclose(policy.totals, slow.S, atol=1e-9)
     np.testing.assert_array_equal(policy.infeasible, slow.infeasible)
+    prices = policy._prices
+    for which, name in ((shadow.RISE, "rise"), (shadow.HIGHEST, "highest"), (shadow.EARLIER, "earlier")):
+        np.testing.assert_allclose(prices.vector(which), getattr(slow, name), atol=1e-6, err_msg=name)
+    assert prices.core[shadow.AVOIDABLE] == slow.avoidable
+    assert stretch == 0 or slow.widened > 10
     assert policy.infeasible.any() == (world == "infeasible")
     assert [int(number) for number in policy._memory.slots] == slow.slots
 
@@ -396,26 +431,26 @@ def test_the_recipe_written_out(world):
 class TestOneFormula:
     def test_no_wall_without_caution(self):
         core = shadow.new_core(1, 1.0, 0.0, 8, False, np.array([True]))
-        trace, J = np.zeros(shadow.trace_size(1, 1)), 1
+        trace, J = np.zeros(shadow_trace.trace_size(1, 1)), 1
         trace[5 * J] = 0.5
         assert shadow.step(J, np.zeros(1), core, trace, np.uint64(0), -1) == 0
-        rules = trace[shadow.trace_parts(J, 1)[5] :]
+        rules = trace[shadow_trace.trace_parts(J, 1)[5] :]
         assert np.isfinite(trace).all()
         assert rules[4] == rules[5] == 0.0
 
     def test_a_rule_that_never_costs_has_no_price(self):
         core = shadow.new_core(2, 1.0, 3.0, 8, False, np.array([True, True]))
-        trace = np.zeros(shadow.trace_size(1, 2))
+        trace = np.zeros(shadow_trace.trace_size(1, 2))
         trace[5] = 0.5
         shadow.step(1, np.zeros(2), core, trace, np.uint64(0), -1)
-        price = trace[shadow.trace_parts(1, 2)[5] :][:2]
+        price = trace[shadow_trace.trace_parts(1, 2)[5] :][:2]
         assert price[0] > 0.0
         assert price[1] == 0.0
 
     @pytest.mark.parametrize("factor", [1e-6, 1e6])
     def test_a_guessed_unit_is_given_up_for_the_first_cost_that_is_seen(self, factor):
         core = shadow.new_core(1, 1.0, 3.0, 8, False, np.array([False]))
-        trace, spreads = np.zeros(shadow.trace_size(1, 1)), np.ones(1)
+        trace, spreads = np.zeros(shadow_trace.trace_size(1, 1)), np.ones(1)
         shadow.step(1, spreads, core, trace, np.uint64(0), -1)
         shadow.correct_unit(core, 0, factor)
         assert shadow.typical_size(core, 0) == pytest.approx(factor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tightrope.kernels import spread as layout_of_spread
 from tightrope.kernels import standardised
 
 
@@ -14,7 +15,7 @@ class Model:
     def __init__(self, G, p, M, *, centred=True, prior=None):
         self.G, self.p, self.M, q = G, p, M, p + 1
         self.flat = np.zeros(standardised.flat_size(G, p, M))
-        self.spread = np.zeros(standardised.spread_size(G, p, M))
+        self.spread = np.zeros(layout_of_spread.spread_size(G, p, M))
         prior = np.zeros(M) if prior is None else np.asarray(prior, float)
         standardised.begin_model(self.flat, self.spread, G, p, M, centred, False, prior)
         self.row, self.room = np.zeros(q), np.zeros(2 * q + 2 + 2 * M)
@@ -32,18 +33,18 @@ class Model:
             standardised.refresh(self.flat, self.spread, g, np.zeros(2 * (self.p + 1) ** 2))
             self.refreshed += 1
 
-    def per_unit(self, g=0):
-        """1/unit of each feature in block g."""
-        first = standardised.block_at(self.spread, g) + standardised.BLOCK_HEAD
-        return self.spread[first : first + self.p]
+    def units(self, g=0):
+        """Of each feature in block g: 1/unit, and what is added after."""
+        first = layout_of_spread.block_at(self.spread, g) + layout_of_spread.BLOCK_HEAD
+        return self.spread[first : first + 2 * self.p].reshape(2, self.p)
 
 
-def written_out(X, y, x, *, per_unit, centred=True):
+def written_out(X, y, x, *, units, centred=True):
     """Ridge regression of what was learnt, in one go: mean, xᵀΣ⁻¹x and the part of it that the ridge hides."""
     p = X.shape[1]
-    lam = 3.0 if p else 1.0
-    Z = np.column_stack([X * per_unit, np.ones(len(X))])
-    z = np.append(x * per_unit, 1.0)
+    lam, (per_unit, shift) = 4.0 if p else 1.0, units
+    Z = np.column_stack([X * per_unit + shift, np.full(len(X), np.sqrt(lam))])
+    z = np.append(x * per_unit + shift, np.sqrt(lam))
     Sigma = lam * np.eye(p + 1) + Z.T @ Z
     c = y.mean(0) if centred else np.zeros(y.shape[1])
     theta = np.linalg.solve(Sigma, Z.T @ (y - c))
@@ -59,7 +60,7 @@ def test_it_is_ridge_regression_on_centred_outcomes(p, M, centred):
     for i in range(40):
         model.learn(X[i], y[i])
     x = rng.normal(size=p)
-    mean, whole, hidden = written_out(X, y, x, per_unit=model.per_unit(), centred=centred)
+    mean, whole, hidden = written_out(X, y, x, units=model.units(), centred=centred)
     got, sd = model.predict(x)
     np.testing.assert_allclose(got, mean, rtol=1e-9)
     for i in range(M):
@@ -76,7 +77,7 @@ def test_noise_is_that_of_errors_made_beforehand():
     total, weights = 0.0, 1.0
     for i in range(30):
         if i:
-            mean, h, _ = written_out(X[:i], y[:i, None], X[i], per_unit=model.per_unit())
+            mean, h, _ = written_out(X[:i], y[:i, None], X[i], units=model.units())
             weight = np.sqrt(2.0 * h / (1.0 + h))
             total += weight * (y[i] - mean[0]) ** 2 / (1.0 + h)
             weights += weight
@@ -138,9 +139,8 @@ def test_blocks_learn_each_by_itself():
         model.learn(x, x.sum(), g=0)
     _, signal = standardised.noise_and_signal(model.spread, 0)
     hidden = model.predict([1.0, -1.0], g=1)[1][0]
-    # Nothing of block 1 is known: all of its variance is hidden by the ridge.
-    z = np.array([1.0, -1.0, 1.0]) / np.append(np.sqrt(np.mean(X**2, axis=0)), 1.0)
-    assert hidden == pytest.approx(np.sqrt(signal * min(1.0, z @ z / 3.0)))
+    # Nothing of block 1 is known: it is as uncertain as outcomes are noisy.
+    assert hidden == pytest.approx(np.sqrt(signal))
     assert model.predict([1.0, -1.0], g=0)[1][0] < 0.5 * hidden
 
 
@@ -148,9 +148,11 @@ def test_a_declared_spread_stands_in_until_something_is_learnt():
     model = Model(1, 1, 2, centred=False, prior=[0.5, 2.0])
     mean, sd = model.predict([1.0])
     np.testing.assert_allclose(mean, 0.0)
-    np.testing.assert_allclose(sd, np.sqrt(2.0 / 3.0) * np.array([0.5, 2.0]))
+    np.testing.assert_allclose(sd, [0.5, 2.0])
     model.learn([1.0], [0.0, 0.0])
-    assert standardised.noise_and_signal(model.spread, 0)[0] == pytest.approx(0.25 / (1.0 + np.sqrt(0.8)))
+    assert standardised.noise_and_signal(model.spread, 0)[0] == pytest.approx(
+        0.25 / (1.0 + np.sqrt(10.0 / 9.0))
+    )
 
 
 def test_the_first_rows_may_be_zero():
@@ -159,7 +161,10 @@ def test_the_first_rows_may_be_zero():
         model.learn([0.0, 0.0], 1.0)
     assert np.isfinite(model.predict([1.0, 2.0])[1]).all()
     model.learn([0.0, 5.0], 2.0)
-    np.testing.assert_allclose(model.per_unit(), [0.0, 0.4])
+    per_unit, shift = model.units()
+    # One row in four is 5: the mean is 5/4, and the variance 25 · 3/16.
+    np.testing.assert_allclose(per_unit, [0.0, 0.8 / np.sqrt(3.0)])
+    np.testing.assert_allclose(shift, [0.0, -1.0 / np.sqrt(3.0)])
 
 
 def test_features_have_units_of_their_own():
@@ -174,6 +179,46 @@ def test_features_have_units_of_their_own():
             np.testing.assert_allclose(one.predict(x, g), other.predict(factors * x, g), rtol=1e-7)
         one.learn(x, value, i % 2)
         other.learn(factors * x, value, i % 2)
+
+
+def test_features_are_centred_on_their_means():
+    """A feature far from 0 says as much as the same feature about 0, from the first update of its block's units on."""
+    rng = np.random.default_rng(11)
+    X, factors, offsets = rng.normal(size=(300, 3)), np.array([1e-3, 1.0, 1e3]), np.array([0.0, 1e4, -1e8])
+    y = X @ [1.0, -1.0, 0.5] + 0.1 * rng.normal(size=300)
+    about, far = Model(1, 3, 1), Model(1, 3, 1)
+    for x, value in zip(X, y):
+        about.learn(x, value)
+        far.learn(offsets + factors * x, value)
+    for x in X[:20]:
+        mean, sd = far.predict(offsets + factors * x)
+        np.testing.assert_allclose(mean, about.predict(x)[0], atol=2e-3)
+        np.testing.assert_allclose(sd, about.predict(x)[1], rtol=0.02)
+    per_unit, shift = far.units()
+    known = (offsets + factors * X)[: max(n for n in renewals(300) if n <= 300)]
+    np.testing.assert_allclose(per_unit, 1.0 / known.std(axis=0), rtol=1e-3)
+    np.testing.assert_allclose(shift, -known.mean(axis=0) / known.std(axis=0), rtol=1e-3)
+
+
+def renewals(rows):
+    """After how many rows a block updates its units."""
+    n, found = 2, []
+    while n <= rows:
+        found.append(n)
+        n = int(1.5 * n) + 1
+    return found
+
+
+def test_a_feature_that_has_not_varied_leaves_the_constant_alone():
+    rng = np.random.default_rng(12)
+    one, other = Model(1, 2, 1), Model(1, 1, 1)
+    for x, value in zip(rng.normal(size=100), rng.normal(size=100)):
+        one.learn([x, 7.0], value)
+        other.learn([x], value)
+    (mean,), (sd,) = one.predict([0.3, 7.0])
+    np.testing.assert_allclose([mean], other.predict([0.3])[0], rtol=1e-9)
+    # The first row, which knew no mean, is behind one of the errors.
+    np.testing.assert_allclose([sd], other.predict([0.3])[1], rtol=1e-2)
 
 
 def test_a_category_that_comes_late_is_as_uncertain_as_outcomes_are_noisy():
@@ -206,7 +251,7 @@ class TestLookAhead:
             x = rng.normal(size=p)
             model.learn(x, rng.normal(), t % G)
             standardised.look_ahead(model.flat, model.spread, x, 0, True, ids, chosen(t), room)
-        first = [standardised.block_at(model.spread, g) + standardised.BLOCK_LEFT for g in range(G)]
+        first = [layout_of_spread.block_at(model.spread, g) + layout_of_spread.BLOCK_LEFT for g in range(G)]
         return model.spread[first]
 
     def test_what_the_estimates_never_choose_keeps_all_of_its_deviation(self):
@@ -238,7 +283,7 @@ class TestLookAhead:
                 standardised.look_ahead(model.flat, model.spread, x, 0, True, np.arange(2), best, room)
             left.append([standardised.drawn_part(model.spread, g) for g in range(2)])
         np.testing.assert_allclose(*left, rtol=1e-7)
-        assert max(left[0]) < 0.7 * 0.6
+        assert max(left[0]) < 0.75 * 0.6
 
 
 def test_many_updates_do_not_drift():
@@ -249,7 +294,7 @@ def test_many_updates_do_not_drift():
     for x, value in zip(X, y):
         model.learn(x, value)
     assert model.refreshed > 10
-    mean, _, _ = written_out(X, y[:, None], X[7], per_unit=model.per_unit())
+    mean, _, _ = written_out(X, y[:, None], X[7], units=model.units())
     np.testing.assert_allclose(model.predict(X[7])[0], mean, rtol=1e-6)
 
 

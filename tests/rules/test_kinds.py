@@ -93,4 +93,5 @@ def test_words(rule, words):
 
 def test_the_fields_of_a_kind_and_which_must_be_given():
     fields = {"action": True, "at_most": True, "among": False, "seen": False, "name": False}
-    assert rule_fields("capacity") == fields
+    windows = ("per", "by", "zone", "hard", "resolution", "expiry", "max_keys", "count")
+    assert rule_fields("capacity") == fields | dict.fromkeys(windows, False)

@@ -113,14 +113,8 @@ def test_what_a_kind_must_be_is_told() -> None:
         action: ChosenActions
         at_most: ShareOfDecisions
 
-    @dataclass
-    class Soft(DecisionRule):
-        action: ChosenActions
-
     with pytest.raises(tr.InvalidInput, match="Bare must have a field `among`, as every Rule"):
         Bare("a", 0.5)
-    with pytest.raises(tr.InvalidInput, match="Soft must be a frozen dataclass"):
-        Soft("a")
 
 
 def test_from_a_file_that_the_spec_names(tmp_path: Path) -> None:

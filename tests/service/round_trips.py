@@ -19,7 +19,15 @@ from tightrope.service.experiment import Op
 from tightrope.service.http import handlers
 from tightrope.service.journal import entries
 from tightrope.service.journal.rows import entry_of
-from tightrope.service.requests import ErasureRequest, ModeRequest, RollbackRequest, SnapshotRequest
+from tightrope.service.requests import (
+    ActionChange,
+    CancelRequest,
+    ChangeRequest,
+    ErasureRequest,
+    ModeRequest,
+    RollbackRequest,
+    SnapshotRequest,
+)
 from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import Spec, make_spec
 from workbench import Bench, code, read
@@ -110,6 +118,8 @@ class Story:
         spec = spec_of(folder / "spec", context, policy)
         self.bench = Bench(spec, SqliteJournal(self.path), expire_after=100, accept_changes=True)
         self.customers = 0
+        # Where a change was scheduled that has not begun.
+        self.planned = 0
         self.random = np.random.default_rng(3)
 
     def decide(self) -> str:
@@ -201,6 +211,17 @@ def _change_mode(story: Story) -> None:
     read(bench.ask(handlers.change_mode, ModeRequest(mode="live")))
 
 
+def _schedule(story: Story) -> None:
+    """A change of an action that begins in an hour."""
+    story.planned = story.bench.journal.last() + 1
+    asked = ChangeRequest(actions={"five": ActionChange(description="Five off.")}, starts=1e11)
+    read(story.bench.ask(handlers.change, asked))
+
+
+def _cancel(story: Story) -> None:
+    read(story.bench.ask(handlers.cancel_change, CancelRequest(position=story.planned)))
+
+
 def _snapshot(story: Story) -> None:
     read(story.bench.ask(handlers.take_snapshot, SnapshotRequest(label="before lunch")))
 
@@ -234,6 +255,8 @@ STEPS: dict[type[Any], Callable[[Story], None]] = {
     entries.Refused: _refuse,
     entries.TookEffect: _work,
     entries.ModeChanged: _change_mode,
+    entries.Scheduled: _schedule,
+    entries.Cancelled: _cancel,
     entries.Snapshotted: _snapshot,
     entries.RolledBack: _roll_back,
     entries.Erased: _erase,

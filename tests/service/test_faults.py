@@ -27,6 +27,7 @@ from faults.outage import Careless, losses, survives_error, told_on, walk
 from faults.power import Disk
 from faults.process import Served, free_port
 from faults.replica import Replica
+from faults.spenders import spend
 from faults.state_machine import ServiceMachine
 from tightrope.service.answer import Refusal
 from tightrope.service.experiment import Op
@@ -89,6 +90,22 @@ def test_the_control_that_takes_a_failed_commit_for_a_good_one_is_noticed(tmp_pa
         survives_error(tmp_path, length=10, kind="sync", at=at, times=2, made=Careless)[1] for at in (12, 17)
     ]
     assert any(wrong)
+
+
+# --- limits by key and day ---
+
+
+def test_spenders_never_exceed_a_limit_by_key_and_day(tmp_path: Path) -> None:
+    """Across two midnights in Berlin, one in New York and a change of clocks, with two kill -9."""
+    spent = spend(tmp_path, kills=1)
+    assert spent.lost == []
+    assert spent.days == 3
+    assert spent.acknowledged > 100
+
+
+def test_the_control_that_checks_before_others_have_booked_is_noticed(tmp_path: Path) -> None:
+    lost = spend(tmp_path, kills=0, hours=1.0, keys=2, callers=16, mutant="books later").lost
+    assert any("on offer to" in one for one in lost)
 
 
 # --- against the model ---

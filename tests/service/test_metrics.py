@@ -50,6 +50,8 @@ def test_a_hard_cap_is_no_counter() -> None:
         "actions": [{"name": "a", "decisions": 2}],
         "constraints": [],
         "outside": [],
+        "replaced": [],
+        "repeats": 0,
         "hard_caps": [{"name": "vouchers", "used": 1.0, "total": 5.0}],
     }
     samples = Samples("ward")
@@ -59,6 +61,7 @@ def test_a_hard_cap_is_no_counter() -> None:
     assert {name for name, kind in types.items() if kind == "counter"} == {
         "tightrope_decisions_total",
         "tightrope_outcomes_total",
+        "tightrope_repeats_total",
     }
     assert all(name.endswith("_total") == (kind == "counter") for name, kind in types.items())
     assert 'tightrope_hard_cap_limit{experiment="ward",cap="vouchers"} 5.0' in text

@@ -11,12 +11,14 @@ import pytest
 from tightrope.service.http import handlers
 from tightrope.service.metrics import Samples
 from tightrope.service.offline.replay import verify
+from tightrope.service.requests import EventQuery
 from tightrope.spec import Spec, SpecError, make_spec, read_spec
 from tightrope.starting import propose
 from tightrope.starting.text import spec_text
 from tightrope.tables import read_table
 from workbench import Bench, read
 
+REPLACED = "values_replaced_total"
 HUGE = [30_000.0, 1e20, 1e308, -1e308, -1e6]
 
 
@@ -171,3 +173,27 @@ def test_a_table_is_clipped_as_callers_are(tmp_path: Path) -> None:
         states.append(bench.experiment.state.policy.hooks.state())
     for name, array in states[0].items():
         np.testing.assert_array_equal(array, states[1][name])
+
+
+def test_what_contexts_lack_is_replaced_counted_and_shown() -> None:
+    context = {
+        "age": {"type": "number", "min": 0, "max": 100, "missing": 40},
+        "sex": {"type": "category", "values": ["f", "m"], "other": "m"},
+    }
+    spec = make_spec({"actions": ["a", "b"], "context": context})
+    bench = Bench(spec)
+    sent: list[dict[str, Any]] = [{"sex": "x"}, {"age": None, "sex": "f"}, {"age": 7, "sex": "f"}]
+    for i, one in enumerate(sent):
+        read(bench.decide({"event_id": str(i), "context": one}))
+    assert bench.decide({"event_id": "3", "context": {"age": 1}}).status == 422, "sex must be there"
+    state = bench.state()
+    assert state["replaced"] == [
+        {"field": "age", "why": "missing", "values": 2, "taken_as": "40"},
+        {"field": "sex", "why": "other", "values": 1, "taken_as": "m"},
+    ]
+    assert read(bench.ask(handlers.show_decision, EventQuery("0")))["request"]["context"] == {"sex": "x"}
+    samples = Samples("x")
+    samples.add_state(state)
+    counted = {(one.labels["field"], one.labels["why"]): one.value for one in samples if one.name == REPLACED}
+    assert counted == {("age", "missing"): 2, ("sex", "other"): 1}
+    assert verify(bench.journal).digest == bench.digest()

@@ -42,6 +42,7 @@ SAFE = {"safe_action": 0, "safe_cost": -0.6}
 CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any], dict[str, Any]]] = {
     "uniform": ({}, [KNOWN], CONTEXT, {"seed": 5}),
     "round-robin": ({}, [KNOWN, LATE], {}, {"shares": [0.2, 0.3, 0.5]}),
+    "fixed-mix": ({"shares": [0.5, 0.3, 0.2]}, [KNOWN, LATE], {}, {"shares": [0.2, 0.3, 0.5]}),
     "greedy": ({}, [KNOWN, LATE], CONTEXT, {}),
     "linucb": ({}, [KNOWN], CONTEXT, {}),
     "lints": ({"reward": {"bonus": 0.1}}, [KNOWN], CONTEXT, {"failure": 0.5}),
@@ -254,7 +255,7 @@ def test_rolling_back_what_was_learnt_leaves_what_was_spent(name: str) -> None:
     read(bench.ask(handlers.roll_back, RollbackRequest(position=at, restore="learnt")))
     now = arrays()
     learnt = {one for one in now if one.startswith(("reward/", "cost/", "rewards/", "usage/"))}
-    assert learnt or name in ("uniform", "round-robin")
+    assert learnt or name in ("uniform", "round-robin", "fixed-mix")
     for array in now:
         np.testing.assert_array_equal(now[array], (then if array in learnt else before)[array], array)
     read(bench.ask(handlers.roll_back, RollbackRequest(position=at, restore="all")))
@@ -347,3 +348,22 @@ def test_who_can_not_be_served_is_told_why() -> None:
         with pytest.raises(SpecError, match="can't be served here") as told:
             ExperimentState(spec)
         assert words in str(told.value)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_served_beside_a_control_group_that_gets_it_too(name: str) -> None:
+    """As the experiment's policy, and as a baseline with a state of its own."""
+    base = spec_of(name)
+    held = {"share": 0.4, "policy": base.data["policy"]}
+    spec = make_spec({**base.data, "holdout": held}, trust=name == OWN)
+    bench = Bench(spec, expire_after=40.0, snapshot_every=31)
+    play(bench, name, 90, 3)
+    state = bench.experiment.state
+    assert state is not None
+    assert state.assignment is not None
+    assert state.assignment.baseline is not None
+    assert state.assignment.baseline.policy.rounds > 2
+    alive = bench.digest()
+    assert verify(bench.journal, trust=name == OWN).digest == alive
+    bench.reopened()
+    assert bench.digest() == alive

@@ -30,6 +30,7 @@ from faults.outage import Careless, losses, survives_error, told_on, verdict, wa
 from faults.power import Disk, journal_on
 from faults.process import Served, free_port
 from faults.replica import Replica
+from faults.spenders import spend
 from faults.state_machine import ServiceMachine
 from faults.story import bench_on
 from tightrope.service.journal import JournalDamaged
@@ -302,6 +303,30 @@ def _hung(server: Any, spec: Path, rounds: int, mutant: str | None) -> Found:
     }
 
 
+def windows(folder: Path, scale: float) -> Found:
+    """64 spenders under hard limits by key and day, across midnights in two zones and a change of clocks, with kill -9."""
+    kills = round(20 * scale) or 1
+    outcome = spend(folder / "data", kills=kills, callers=64, keys=10_000, seconds=2.0)
+    control = spend(folder / "control", kills=1, callers=64, keys=10_000, mutant="books later")
+    return {**asdict(outcome), "control lost": len(control.lost)}
+
+
+def windows_postgres(folder: Path, scale: float) -> Found:
+    """The same on PostgreSQL: the active of two processes is killed, and the other takes over."""
+    from faults.database import Server
+
+    server = Server()
+    try:
+        kills = round(12 * scale) or 1
+        outcome = spend(
+            folder / "data", kills=kills, callers=64, keys=10_000, seconds=2.0, database=server.url
+        )
+    finally:
+        server.remove()
+    control = spend(folder / "control", kills=1, callers=64, keys=10_000, mutant="books later")
+    return {**asdict(outcome), "control lost": len(control.lost)}
+
+
 def clock(folder: Path, scale: float) -> Found:
     """The clock of the machine jumps, years ahead and hours back, while decisions wait for their outcomes."""
     rounds = round(40 * scale) or 4
@@ -491,6 +516,8 @@ PARTS: dict[str, Callable[[Path, float], Found]] = {
     "pauses": pauses,
     "hung": hung,
     "clock": clock,
+    "windows": windows,
+    "windows on PostgreSQL": windows_postgres,
     "fuzz": fuzz,
     "tampered": tampered,
     "erased": erased,

@@ -105,7 +105,51 @@ export interface paths {
          */
         get: operations["list_changes"];
         put?: never;
-        post?: never;
+        /**
+         * Change actions and rules, at once or from a time on; or only say whether that is possible.
+         * @description Needs a key with the scope `admin`.
+         */
+        post: operations["change"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/changes/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a change that has not begun yet.
+         * @description Needs a key with the scope `admin`.
+         */
+        post: operations["cancel_change"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/corrections": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Correct an outcome that was reported wrongly; the journal keeps both.
+         * @description Needs a key with the scope `outcome`.
+         */
+        post: operations["correct"];
         delete?: never;
         options?: never;
         head?: never;
@@ -150,6 +194,26 @@ export interface paths {
         get: operations["show_decision"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/decisions/batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Choose actions for several events; each item succeeds or fails by itself.
+         * @description Needs a key with the scope `decide`.
+         */
+        post: operations["decide_batch"];
         delete?: never;
         options?: never;
         head?: never;
@@ -216,6 +280,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/lift": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What the policy earns and uses more than the control group's baseline.
+         * @description Needs a key with the scope `read`.
+         */
+        get: operations["show_lift"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/mode": {
         parameters: {
             query?: never;
@@ -254,6 +338,26 @@ export interface paths {
          * @description Needs a key with the scope `outcome`.
          */
         post: operations["learn"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/outcomes/batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The outcomes of several decisions; each item succeeds or fails by itself.
+         * @description Needs a key with the scope `outcome`.
+         */
+        post: operations["learn_batch"];
         delete?: never;
         options?: never;
         head?: never;
@@ -344,20 +448,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/windows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What is used, reserved, allowed and left of each limit per window: for one key, or for those closest to their limits.
+         * @description Needs a key with the scope `read`.
+         */
+        get: operations["show_windows"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * ActionChange
+         * @description What changes of an action.
+         */
+        ActionChange: {
+            /**
+             * @description What it is, for people.
+             * @default null
+             */
+            description?: string | null;
+            /**
+             * @description Its new name. Its number and all that was learnt and counted stay.
+             * @default null
+             */
+            name?: string | null;
+            /**
+             * @description `active`; `paused`, off offer until it is active again; or `retired`, off offer for good.
+             * @default null
+             */
+            state?: ("active" | "paused" | "retired") | null;
+        };
+        /**
          * ActionShare
-         * @description How often an action was served.
+         * @description An action, and how often it was served.
          */
         ActionShare: {
             decisions: number;
+            /** @description What it is, for people. */
+            description: string;
             name: string;
             /** @description How often it was on offer. */
             offered: number;
             share: number;
+            /**
+             * @description Paused and retired actions are off offer, retired ones for good.
+             * @enum {unknown}
+             */
+            state: "active" | "paused" | "retired";
+            /** @description Its earlier names. */
+            was: string[];
         };
         /**
          * ActionValue
@@ -378,12 +532,42 @@ export interface components {
             value: number | null;
         };
         /**
+         * ArmCounts
+         * @description One number for each arm.
+         */
+        ArmCounts: {
+            control: number;
+            policy: number;
+        };
+        /**
+         * Cancelled
+         * @description The position of the change that was cancelled.
+         */
+        Cancelled: {
+            position: number;
+        };
+        /**
+         * CancelRequest
+         * @description The body of `POST /v1/changes/cancel`.
+         * @example {
+         *       "position": 20000
+         *     }
+         */
+        CancelRequest: {
+            /** @description Of the change that has not begun yet, as `GET /v1/state` lists it. */
+            position: number;
+        };
+        /**
          * Change
          * @description A change of the configuration: a start, a mode, a rollback or an erasure, with its details.
          */
         Change: {
             /** @description The id of the key that asked for it. */
             by?: string;
+            /** @description When a scheduled change begins, in microseconds, and what was asked for. */
+            change?: Record<string, unknown>;
+            /** @description What was changed while it ran, in words. */
+            changes?: string[];
             /**
              * @description Whether its journal entry can't be read.
              * @enum {unknown}
@@ -394,11 +578,13 @@ export interface components {
             expire_after?: number;
             format?: number;
             /** @enum {unknown} */
-            kind: "erased" | "mode" | "rolled back" | "started";
+            kind: "cancelled" | "erased" | "mode" | "rolled back" | "scheduled" | "started";
             max_pending?: number;
             /** @enum {unknown} */
             mode?: "live" | "paused" | "shadow";
             numbers?: number[];
+            /** @description For an erasure: which of the baseline's own decisions, and which rows of the lift's users, it reached. */
+            own?: number[];
             /** @description In the journal; for a rollback, the snapshot's position. */
             position: number;
             /** @description For a start: the inferred ranges of usage that no rule declares. */
@@ -415,14 +601,42 @@ export interface components {
                 number,
                 number
             ][];
+            /** @description The position at which this change was scheduled. */
+            scheduled?: number | null;
             snapshots?: [
                 number,
                 string
             ][];
             spec?: Record<string, unknown>;
             stale?: number[];
+            /** @description When a scheduled change begins, in microseconds, and what was asked for. */
+            starts?: number;
+            /** @description The spec that the service was started with before that. */
+            stated?: Record<string, unknown> | null;
             time: number;
+            /** @description For an erasure: which of the baseline's own decisions, and which rows of the lift's users, it reached. */
+            users?: number[];
             version?: string;
+            /** @description Why a scheduled change was cancelled, if nobody asked for it. */
+            why?: string;
+        };
+        /**
+         * Changed
+         * @description What was changed, will change, or with `check` would change.
+         */
+        Changed: {
+            /** @description In words. */
+            changes: string[];
+            /** @description In the journal; null for a check. */
+            position: number | null;
+            /** @description Whether it can be done; only a check says no, with `why`, and the smallest `relaxation` of limits, by rule. */
+            possible: boolean;
+            relaxation: {
+                [key: string]: number;
+            };
+            /** @description When it begins, if not at once. */
+            starts: number | null;
+            why: string | null;
         };
         /**
          * ChangePage
@@ -432,6 +646,60 @@ export interface components {
             /** @description Pass it to get the next page; null at the end. */
             before: number | null;
             changes: components["schemas"]["Change"][];
+        };
+        /**
+         * ChangeRequest
+         * @description The body of `POST /v1/changes`: everything in it changes together, or nothing.
+         * @example {
+         *       "add": {
+         *         "hospice": {
+         *           "like": "other"
+         *         }
+         *       },
+         *       "actions": {
+         *         "cardiology": {
+         *           "state": "paused"
+         *         }
+         *       }
+         *     }
+         */
+        ChangeRequest: {
+            /**
+             * @description What changes of existing actions, by name.
+             * @default {}
+             */
+            actions?: {
+                [key: string]: components["schemas"]["ActionChange"];
+            };
+            /**
+             * @description New actions, by name.
+             * @default {}
+             */
+            add?: {
+                [key: string]: components["schemas"]["NewAction"];
+            };
+            /**
+             * @description New rules, as the spec writes them.
+             * @default []
+             */
+            add_rules?: Record<string, unknown>[];
+            /**
+             * @description Only say whether it is possible; nothing changes.
+             * @default false
+             */
+            check?: boolean;
+            /**
+             * @description By name, as `GET /v1/state` lists them: fields with new values, such as `{"at_most": 0.3}`; null drops a rule, and a field that is null takes it out of the rule.
+             * @default {}
+             */
+            rules?: {
+                [key: string]: Record<string, unknown> | null;
+            };
+            /**
+             * @description From when it holds, in seconds since 1970; at once if it is missing or past.
+             * @default null
+             */
+            starts?: number | null;
         };
         /**
          * ConcernState
@@ -453,6 +721,8 @@ export interface components {
             cumulative_cost: number;
             /** @description How many decisions it was counted over; null after a change of the rule's scale. */
             decisions: number | null;
+            /** @description What it counted until its limit last changed; null if it never did. */
+            earlier: components["schemas"]["EarlierLimit"] | null;
             /** @description Whether it can't be met, judging by what was seen. */
             infeasible: boolean;
             /** @description In the rule's unit: what was used (for `at_least`, what there was), what the limit allowed so far (for `at_least`, required), and the difference. Null: not known. */
@@ -478,6 +748,48 @@ export interface components {
             used: number | null;
         };
         /**
+         * Correction
+         * @description A corrected outcome.
+         */
+        Correction: {
+            correction_id: string;
+            event_id: string;
+            /** @description What became of what was learnt from it: `exactly` as if it had come that way, `at the next fit`, or `not`, because the model no longer knows that outcome. Totals and hard caps are always exact. Null for a repeated request. */
+            learnt: ("at the next fit" | "exactly" | "not") | null;
+            /** @description The outcome as it counts now. */
+            outcome: components["schemas"]["KnownOutcome"];
+            sequence: number;
+        };
+        /**
+         * CorrectionRequest
+         * @description The body of `POST /v1/corrections`: what an outcome should have been. Parts that are left out stay.
+         * @example {
+         *       "event_id": "visit-1",
+         *       "correction_id": "audit-7",
+         *       "reward": 0
+         *     }
+         */
+        CorrectionRequest: {
+            /** @default false */
+            cancelled?: boolean;
+            /** @description The caller's id for this correction, which makes a retry safe. */
+            correction_id: string;
+            /** @description Of the decision. */
+            event_id: string;
+            /**
+             * @description As they should have been reported.
+             * @default null
+             */
+            reward?: number | null;
+            /**
+             * @description As they should have been reported.
+             * @default null
+             */
+            usage?: {
+                [key: string]: number;
+            } | null;
+        };
+        /**
          * Decision
          * @description A decision.
          * @example {
@@ -491,6 +803,11 @@ export interface components {
         Decision: {
             /** @description The action's number, in the order of the spec. */
             action: number;
+            /**
+             * @description With a control group: whether the policy decided or the baseline.
+             * @enum {unknown}
+             */
+            arm?: "control" | "policy";
             /** @description The id that the caller gave, or the one that the service made. */
             event_id: string;
             /** @description With `explain`: why. */
@@ -505,8 +822,30 @@ export interface components {
             probability: number | null;
             /** @description In shadow mode: what the policy would have chosen. */
             proposed?: string;
+            /** @description Where actions stick: the number of the decision that it repeats. */
+            repeats?: number;
             /** @description How many decisions the experiment had made before this one. */
             sequence: number;
+        };
+        /**
+         * DecisionBatch
+         * @description The body of `POST /v1/decisions/batch`.
+         * @example {
+         *       "decisions": [
+         *         {
+         *           "event_id": "visit-1",
+         *           "context": {
+         *             "age": 71,
+         *             "sex": "f",
+         *             "prior_inpatient": 2
+         *           }
+         *         }
+         *       ]
+         *     }
+         */
+        DecisionBatch: {
+            /** @description What `POST /v1/decisions` takes, up to 256 times. Each is answered by itself. */
+            decisions: components["schemas"]["DecisionRequest"][];
         };
         /**
          * DecisionPage
@@ -568,6 +907,13 @@ export interface components {
              */
             group?: string | string[] | null;
             /**
+             * @description Whom the decision is for, such as `{"user": "u17"}`, where rules count by it, or the control group or sticky actions do.
+             * @default null
+             */
+            keys?: {
+                [key: string]: string | number;
+            } | null;
+            /**
              * @description What each action uses, by the names in the rules: one number for all, a list by action, or an object by action's name.
              * @default null
              */
@@ -576,6 +922,41 @@ export interface components {
                     [key: string]: number;
                 };
             } | null;
+        };
+        /**
+         * DecisionResult
+         * @description What became of one item of a batch.
+         */
+        DecisionResult: {
+            /** @description With 200. */
+            decision?: components["schemas"]["Decision"];
+            /** @description With any other. */
+            error?: components["schemas"]["ErrorDetail"];
+            /** @description After how many seconds to send it again, if that may help. */
+            retry_after?: number;
+            /** @description 200, or the status that the request would have got by itself. */
+            status: number;
+        };
+        /**
+         * DecisionResults
+         * @description The results of a batch, in the order of its items.
+         */
+        DecisionResults: {
+            results: components["schemas"]["DecisionResult"][];
+        };
+        /**
+         * EarlierLimit
+         * @description What a rule counted before its limit changed; take it from the numbers of the rule to get those since then.
+         */
+        EarlierLimit: {
+            /** @description As in the rule. Null: not known. */
+            allowed: number | null;
+            /** @description As in the rule. Null: not known. */
+            decisions: number;
+            /** @description When that was. */
+            until: number;
+            /** @description As in the rule. Null: not known. */
+            used: number | null;
         };
         /**
          * Erasure
@@ -728,6 +1109,8 @@ export interface components {
          * @description The parts of an outcome that have arrived.
          */
         KnownOutcome: {
+            /** @description Whether the decision was never carried out. */
+            cancelled?: boolean;
             reward?: number;
             /** @description What was used, by the names in the rules. */
             usage?: {
@@ -735,11 +1118,46 @@ export interface components {
             };
         };
         /**
+         * Lift
+         * @description The policy against the control group's baseline.
+         */
+        Lift: {
+            /** @description What the control group gets, in words. */
+            baseline: string;
+            /** @description The key that it is drawn by; null if each decision is drawn by itself. */
+            by: string | null;
+            /** @description How many of them were live, in each arm. */
+            decisions: components["schemas"]["ArmCounts"];
+            /** @description Decisions of the control group for which no action of the baseline was on offer. */
+            displaced: number;
+            /**
+             * @description What means and lifts are per: a decision, or a user (the sum of all of that user's decisions so far).
+             * @enum {unknown}
+             */
+            per: "decision" | "user";
+            /** @description The lift in reward. */
+            reward: components["schemas"]["Measure"];
+            /** @description The lift in what each rule counts. */
+            rules: components["schemas"]["Measure"][];
+            /** @description From when on it counts, and from which decision: it begins anew when what it compares changes. */
+            sequence: number;
+            /** @description Of the control group. */
+            share: number;
+            /** @description From when on it counts, and from which decision: it begins anew when what it compares changes. */
+            since: number;
+            /** @description Decisions that do not count because there were too many users. */
+            unmeasured: number;
+            /** @description How many users there are in each arm; null if `by` is. */
+            users: components["schemas"]["ArmCounts"] | null;
+        };
+        /**
          * ListedDecision
          * @description A decision in a list. An erased one keeps only its id, number, action and position; a damaged one its id and position.
          */
         ListedDecision: {
             action?: number;
+            /** @enum {unknown} */
+            arm?: "control" | "policy";
             /**
              * @description Whether its journal entry can't be read.
              * @enum {unknown}
@@ -760,6 +1178,7 @@ export interface components {
             } | null;
             probability?: number | null;
             proposed?: string;
+            repeats?: number;
             /** @description What was asked. */
             request?: components["schemas"]["DecisionRequest"];
             sequence?: number;
@@ -796,6 +1215,30 @@ export interface components {
             } | null;
         };
         /**
+         * Measure
+         * @description What an arm earned or used, and how much more it was under the policy.
+         */
+        Measure: {
+            /** @description Means per decision, or per user; null if nothing is known. */
+            control: number | null;
+            /** @description How many decisions (or users) each arm's mean is over. */
+            counted: components["schemas"]["ArmCounts"];
+            /** @description The 95 % interval of the lift, valid whenever you look; null while too little is known. */
+            high: number | null;
+            /** @description The first less the second. */
+            lift: number | null;
+            /** @description The 95 % interval of the lift, valid whenever you look; null while too little is known. */
+            low: number | null;
+            /** @description `reward`, or a rule's name and the unit of what it counts. */
+            name: string;
+            /** @description Means per decision, or per user; null if nothing is known. */
+            policy: number | null;
+            /** @description The rule in words; null for the reward. */
+            rule: string | null;
+            /** @description `reward`, or a rule's name and the unit of what it counts. */
+            unit: string;
+        };
+        /**
          * ModeRequest
          * @description The body of `POST /v1/mode`.
          * @example {
@@ -825,6 +1268,32 @@ export interface components {
             mode: "live" | "paused" | "shadow";
         };
         /**
+         * NewAction
+         * @description An action that joins.
+         */
+        NewAction: {
+            /** @default  */
+            description?: string;
+            /**
+             * @description The action whose beliefs it begins with, less certain; without it nothing is believed of it.
+             * @default null
+             */
+            like?: string | null;
+            /**
+             * @description Paused, if callers must get to know it first.
+             * @default active
+             * @enum {unknown}
+             */
+            state?: "active" | "paused";
+            /**
+             * @description What it uses, for every rule whose usage the spec states.
+             * @default {}
+             */
+            usage?: {
+                [key: string]: number;
+            };
+        };
+        /**
          * Outcome
          * @description The parts of an outcome that have arrived so far.
          * @example {
@@ -840,10 +1309,28 @@ export interface components {
             sequence: number;
         };
         /**
+         * OutcomeBatch
+         * @description The body of `POST /v1/outcomes/batch`.
+         * @example {
+         *       "outcomes": [
+         *         {
+         *           "event_id": "visit-1",
+         *           "reward": 1
+         *         }
+         *       ]
+         *     }
+         */
+        OutcomeBatch: {
+            /** @description What `POST /v1/outcomes` takes, up to 256 times. Each is answered by itself. */
+            outcomes: components["schemas"]["OutcomeRequest"][];
+        };
+        /**
          * OutcomeCounts
          * @description How many outcomes arrived, and what became of the others.
          */
         OutcomeCounts: {
+            /** @description Decisions that were never carried out. */
+            cancelled: number;
             /** @description Decisions whose whole outcome is known. */
             complete: number;
             /** @description No longer awaited; came after that; contradicted what was recorded; undone by a rollback. */
@@ -870,13 +1357,18 @@ export interface components {
         };
         /**
          * OutcomeRequest
-         * @description The body of `POST /v1/outcomes`: the reward, what was used, or both; each once.
+         * @description The body of `POST /v1/outcomes`: the reward, what was used, or both; each once. Or that nothing came of the decision.
          * @example {
          *       "event_id": "visit-1",
          *       "reward": 1
          *     }
          */
         OutcomeRequest: {
+            /**
+             * @description The decision was never carried out: limits per window get back what it booked, and no outcome will come.
+             * @default false
+             */
+            cancelled?: boolean;
             /** @description Of the decision. */
             event_id: string;
             /**
@@ -891,6 +1383,27 @@ export interface components {
             usage?: {
                 [key: string]: number;
             } | null;
+        };
+        /**
+         * OutcomeResult
+         * @description What became of one item of a batch.
+         */
+        OutcomeResult: {
+            /** @description With any other. */
+            error?: components["schemas"]["ErrorDetail"];
+            /** @description With 200. */
+            outcome?: components["schemas"]["Outcome"];
+            /** @description After how many seconds to send it again, if that may help. */
+            retry_after?: number;
+            /** @description 200, or the status that the request would have got by itself. */
+            status: number;
+        };
+        /**
+         * OutcomeResults
+         * @description The results of a batch, in the order of its items.
+         */
+        OutcomeResults: {
+            results: components["schemas"]["OutcomeResult"][];
         };
         /**
          * OutsideValues
@@ -928,6 +1441,8 @@ export interface components {
          */
         RecordedDecision: {
             action: number;
+            /** @enum {unknown} */
+            arm?: "control" | "policy";
             event_id: string;
             explanation?: components["schemas"]["Explanation"];
             name: string;
@@ -940,9 +1455,26 @@ export interface components {
             } | null;
             probability: number | null;
             proposed?: string;
+            repeats?: number;
             /** @description What was asked. */
             request: components["schemas"]["DecisionRequest"];
             sequence: number;
+        };
+        /**
+         * ReplacedValues
+         * @description How many values of a field of the context were replaced, as the spec declares.
+         */
+        ReplacedValues: {
+            field: string;
+            /** @description What was used instead, in words. */
+            taken_as: string;
+            /** @description How many. */
+            values: number;
+            /**
+             * @description They were `missing`, or none of the declared ones (`other`).
+             * @enum {unknown}
+             */
+            why: "missing" | "other";
         };
         /**
          * Rollback
@@ -990,6 +1522,20 @@ export interface components {
             why: string | null;
         };
         /**
+         * ScheduledChange
+         * @description A change that begins later.
+         */
+        ScheduledChange: {
+            /** @description The id of the key that asked for it. */
+            by: string | null;
+            /** @description What was asked for. */
+            change: Record<string, unknown>;
+            /** @description In the journal; `POST /v1/changes/cancel` takes it. */
+            position: number;
+            /** @description When it begins. */
+            starts: number;
+        };
+        /**
          * Snapshot
          * @description A snapshot of the state after the entry at `position`: its SHA-256, and its name, if it has one.
          */
@@ -1032,6 +1578,8 @@ export interface components {
             hard_caps: components["schemas"]["HardCapState"][];
             /** @description The hash of the last entry, which proves all of them. */
             head: string;
+            /** @description The share of the control group; null without one. */
+            holdout: number | null;
             /** @enum {unknown} */
             mode: "live" | "paused" | "shadow";
             outcomes: components["schemas"]["OutcomeCounts"];
@@ -1040,10 +1588,73 @@ export interface components {
             policy: string;
             /** @description How many entries the journal has. */
             position: number;
+            /** @description How many decisions repeated an action that a user keeps. */
+            repeats: number;
+            replaced: components["schemas"]["ReplacedValues"][];
+            /** @description Changes that begin later. */
+            scheduled: components["schemas"]["ScheduledChange"][];
             shadow_decisions: number;
             /** @description Slater's constant, if the policy has one. */
             slater: number | null;
             time: number;
+            /** @description How many limits per window there are; see `GET /v1/windows`. */
+            windows: number;
+        };
+        /**
+         * WindowAccount
+         * @description Where the account of a limit per window stands, in the rule's units.
+         */
+        WindowAccount: {
+            /** @description What may be used in this window, or must be, for a limit with `at_least`. */
+            allowed: number;
+            /** @description How many decisions it has counted in this window. */
+            decisions: number;
+            /** @description When its window began and ends, in seconds since 1970; a rolling window ends now. */
+            end: number;
+            /** @description Whose account it is; null for all decisions. One that starts with `~` was erased. */
+            key: string | null;
+            left: number;
+            /** @description What is held until outcomes say what was really used. */
+            reserved: number;
+            /** @description When its window began and ends, in seconds since 1970; a rolling window ends now. */
+            start: number;
+            used: number;
+        };
+        /**
+         * WindowList
+         * @description Limits per window.
+         */
+        WindowList: {
+            /** @description The time of the journal, in seconds since 1970. */
+            time: number;
+            windows: components["schemas"]["WindowState"][];
+        };
+        /**
+         * WindowState
+         * @description Where a limit per window stands.
+         */
+        WindowState: {
+            /** @description Outcomes that used more than was reserved for them; they are booked in full. */
+            above: number;
+            /** @description One for all, or those of the keys that are closest to their limits. */
+            accounts: components["schemas"]["WindowAccount"][];
+            /** @description As in the spec. */
+            by: string | null;
+            /** @description Outcomes that came when the window of their decision was no longer kept. */
+            gone: number;
+            /** @description As in the spec. */
+            hard: boolean;
+            /** @description How many keys have an account in this window, for a limit by key. */
+            keys?: number;
+            name: string;
+            /** @description As in the spec. */
+            per: string;
+            rule: string;
+            /** @enum {unknown} */
+            side: "at_least" | "at_most";
+            unit: string;
+            /** @description As in the spec. */
+            zone: string;
         };
         /**
          * Withheld
@@ -1072,15 +1683,27 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type ActionChange = components['schemas']['ActionChange'];
 export type ActionShare = components['schemas']['ActionShare'];
 export type ActionValue = components['schemas']['ActionValue'];
+export type ArmCounts = components['schemas']['ArmCounts'];
+export type Cancelled = components['schemas']['Cancelled'];
+export type CancelRequest = components['schemas']['CancelRequest'];
 export type Change = components['schemas']['Change'];
+export type Changed = components['schemas']['Changed'];
 export type ChangePage = components['schemas']['ChangePage'];
+export type ChangeRequest = components['schemas']['ChangeRequest'];
 export type ConcernState = components['schemas']['ConcernState'];
 export type ConstraintState = components['schemas']['ConstraintState'];
+export type Correction = components['schemas']['Correction'];
+export type CorrectionRequest = components['schemas']['CorrectionRequest'];
 export type Decision = components['schemas']['Decision'];
+export type DecisionBatch = components['schemas']['DecisionBatch'];
 export type DecisionPage = components['schemas']['DecisionPage'];
 export type DecisionRequest = components['schemas']['DecisionRequest'];
+export type DecisionResult = components['schemas']['DecisionResult'];
+export type DecisionResults = components['schemas']['DecisionResults'];
+export type EarlierLimit = components['schemas']['EarlierLimit'];
 export type Erasure = components['schemas']['Erasure'];
 export type ErasureRequest = components['schemas']['ErasureRequest'];
 export type Error = components['schemas']['Error'];
@@ -1092,25 +1715,36 @@ export type HardCapState = components['schemas']['HardCapState'];
 export type Health = components['schemas']['Health'];
 export type History = components['schemas']['History'];
 export type KnownOutcome = components['schemas']['KnownOutcome'];
+export type Lift = components['schemas']['Lift'];
 export type ListedDecision = components['schemas']['ListedDecision'];
 export type ListedOutcome = components['schemas']['ListedOutcome'];
+export type Measure = components['schemas']['Measure'];
 export type ModeRequest = components['schemas']['ModeRequest'];
 export type ModeState = components['schemas']['ModeState'];
+export type NewAction = components['schemas']['NewAction'];
 export type Outcome = components['schemas']['Outcome'];
+export type OutcomeBatch = components['schemas']['OutcomeBatch'];
 export type OutcomeCounts = components['schemas']['OutcomeCounts'];
 export type OutcomePage = components['schemas']['OutcomePage'];
 export type OutcomeRequest = components['schemas']['OutcomeRequest'];
+export type OutcomeResult = components['schemas']['OutcomeResult'];
+export type OutcomeResults = components['schemas']['OutcomeResults'];
 export type OutsideValues = components['schemas']['OutsideValues'];
 export type Readiness = components['schemas']['Readiness'];
 export type RecordedDecision = components['schemas']['RecordedDecision'];
+export type ReplacedValues = components['schemas']['ReplacedValues'];
 export type Rollback = components['schemas']['Rollback'];
 export type RollbackRequest = components['schemas']['RollbackRequest'];
 export type RuleCost = components['schemas']['RuleCost'];
 export type RuleCosts = components['schemas']['RuleCosts'];
+export type ScheduledChange = components['schemas']['ScheduledChange'];
 export type Snapshot = components['schemas']['Snapshot'];
 export type SnapshotList = components['schemas']['SnapshotList'];
 export type SnapshotRequest = components['schemas']['SnapshotRequest'];
 export type State = components['schemas']['State'];
+export type WindowAccount = components['schemas']['WindowAccount'];
+export type WindowList = components['schemas']['WindowList'];
+export type WindowState = components['schemas']['WindowState'];
 export type Withheld = components['schemas']['Withheld'];
 export type $defs = Record<string, never>;
 export interface operations {
@@ -1199,7 +1833,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -1331,7 +1965,370 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            429: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
+            503: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    change: {
+        parameters: {
+            query?: {
+                /** @description Its name; required if several are served. */
+                experiment?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChangeRequest"];
+            };
+        };
+        responses: {
+            /** @description Done and durable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+            /** @description Not JSON (the message names the byte), or several experiments and none named. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No known key. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key does not open this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such event, experiment, snapshot or route. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too long. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description A field is not what it must be; the message names it. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            429: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
+            503: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cancel_change: {
+        parameters: {
+            query?: {
+                /** @description Its name; required if several are served. */
+                experiment?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CancelRequest"];
+            };
+        };
+        responses: {
+            /** @description Done and durable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cancelled"];
+                };
+            };
+            /** @description Not JSON (the message names the byte), or several experiments and none named. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No known key. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key does not open this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such event, experiment, snapshot or route. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too long. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description A field is not what it must be; the message names it. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            429: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
+            503: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    correct: {
+        parameters: {
+            query?: {
+                /** @description Its name; required if several are served. */
+                experiment?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CorrectionRequest"];
+            };
+        };
+        responses: {
+            /** @description Done and durable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Correction"];
+                };
+            };
+            /** @description Not JSON (the message names the byte), or several experiments and none named. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No known key. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key does not open this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such event, experiment, snapshot or route. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The outcome came after its decision had expired, and is counted as late; or what the event was about is erased. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too long. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description A field is not what it must be; the message names it. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -1425,7 +2422,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -1519,7 +2516,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`). */
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -1555,7 +2552,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -1639,7 +2636,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`). */
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -1657,7 +2654,119 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            429: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
+            503: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    decide_batch: {
+        parameters: {
+            query?: {
+                /** @description Its name; required if several are served. */
+                experiment?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DecisionBatch"];
+            };
+        };
+        responses: {
+            /** @description Done and durable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DecisionResults"];
+                };
+            };
+            /** @description Not JSON (the message names the byte), or several experiments and none named. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No known key. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key does not open this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such event, experiment, snapshot or route. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too long. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description A field is not what it must be; the message names it. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -1751,7 +2860,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`). */
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -1778,7 +2887,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -1838,7 +2947,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -1908,7 +3017,88 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            429: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
+            503: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    show_lift: {
+        parameters: {
+            query?: {
+                /** @description Its name; required if several are served. */
+                experiment?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done and durable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Lift"];
+                };
+            };
+            /** @description Not JSON (the message names the byte), or several experiments and none named. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No known key. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key does not open this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such event, experiment, snapshot or route. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2020,7 +3210,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2116,7 +3306,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2210,7 +3400,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`). */
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2246,7 +3436,119 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            429: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
+            503: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    learn_batch: {
+        parameters: {
+            query?: {
+                /** @description Its name; required if several are served. */
+                experiment?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OutcomeBatch"];
+            };
+        };
+        responses: {
+            /** @description Done and durable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OutcomeResults"];
+                };
+            };
+            /** @description Not JSON (the message names the byte), or several experiments and none named. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No known key. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key does not open this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such event, experiment, snapshot or route. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too long. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description A field is not what it must be; the message names it. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2340,7 +3642,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`). */
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2367,7 +3669,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2448,7 +3750,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2529,7 +3831,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2641,7 +3943,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2722,7 +4024,103 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may. */
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            429: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
+            503: {
+                headers: {
+                    /** @description After how many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    show_windows: {
+        parameters: {
+            query?: {
+                /** @description Its name; required if several are served. */
+                experiment?: string;
+                /** @description Only the accounts of this key. */
+                key?: string;
+                /** @description The most keys to return of each limit; 20 by default. */
+                limit?: number;
+                /** @description Only this limit, by its name. */
+                rule?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done and durable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WindowList"];
+                };
+            };
+            /** @description Not JSON (the message names the byte), or several experiments and none named. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No known key. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key does not open this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such event, experiment, snapshot or route. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description A field is not what it must be; the message names it. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */

@@ -53,14 +53,17 @@ const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 2_000;
 const AGAIN: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 const KEPT = 10_000;
+const MOST = 256;
+// What a second request would do again, or be refused for.
+const ONCE: ReadonlySet<string> = new Set(["/v1/rollback", "/v1/snapshots", "/v1/changes", "/v1/changes/cancel"]);
 
 /**
  * Talks to a Tightrope service.
  *
  * Every decision has an event id, of the caller or made here, so that a request whose answer got lost is simply sent again. What is
  * refused for now (429, 503, a proxy's 502 and 504), is not answered in time or finds no connection is tried again for
- * `patienceMs`, after `Retry-After` where the service says so, else after pauses that grow. Only a rollback and a snapshot are
- * not repeated once the service may have done them.
+ * `patienceMs`, after `Retry-After` where the service says so, else after pauses that grow. Only a rollback, a
+ * snapshot and a change are not repeated once the service may have done them.
  */
 export class Client<Context extends object = AnyContext> {
   readonly #base: string;
@@ -92,11 +95,7 @@ export class Client<Context extends object = AnyContext> {
     const eventId = request.event_id ?? newEventId();
     const body = { ...request, event_id: eventId };
     const content = toJson(body);
-    this.#unanswered.set(eventId, body);
-    for (const oldest of this.#unanswered.keys()) {
-      if (this.#unanswered.size <= KEPT) break;
-      this.#unanswered.delete(oldest);
-    }
+    this.#note(eventId, body);
     return this.#send({ method: "POST", path: "/v1/decisions", eventId }, options, content) as Promise<Decision>;
   }
 
@@ -119,6 +118,32 @@ export class Client<Context extends object = AnyContext> {
     options: CallOptions & { concurrency?: number } = {},
   ): Promise<(Outcome | ServiceError)[]> {
     return many([...outcomes], (one) => this.learn(one, options), options.concurrency);
+  }
+
+  /** Ask for many decisions, 256 in each request: as `decideMany`, with less work for both sides. They are made in the order given. */
+  async decideBatch(
+    requests: Iterable<DecisionQuestion<Context>>,
+    options?: CallOptions,
+  ): Promise<(Decision | ServiceError)[]> {
+    const answers: (Decision | ServiceError)[] = [];
+    for (const part of parts(requests)) {
+      const items = part.map((one) => ({ ...one, event_id: one.event_id ?? newEventId() }));
+      for (const one of items) this.#note(one.event_id, one);
+      const body = { decisions: items as Body<"/v1/decisions/batch">["decisions"] };
+      const results = await this.#results("/v1/decisions/batch", body, items, options);
+      answers.push(...results.map((one) => ("decision" in one && one.decision !== undefined ? one.decision : (one as ServiceError))));
+    }
+    return answers;
+  }
+
+  /** Report many outcomes, 256 in each request; answers as from `decideBatch`. */
+  async learnBatch(outcomes: Iterable<OutcomeRequest>, options?: CallOptions): Promise<(Outcome | ServiceError)[]> {
+    const answers: (Outcome | ServiceError)[] = [];
+    for (const items of parts(outcomes)) {
+      const results = await this.#results("/v1/outcomes/batch", { outcomes: items }, items, options);
+      answers.push(...results.map((one) => ("outcome" in one && one.outcome !== undefined ? one.outcome : (one as ServiceError))));
+    }
+    return answers;
   }
 
   /** A decision, its outcome so far, and why it was taken. */
@@ -152,6 +177,16 @@ export class Client<Context extends object = AnyContext> {
     return this.#get("/v1/rules", {}, options);
   }
 
+  /** Where limits per window stand: of one rule or all, for one key or for those closest to their limits. */
+  windows(query: Query<"/v1/windows"> = {}, options?: CallOptions) {
+    return this.#get("/v1/windows", query, options);
+  }
+
+  /** What the policy earns and uses more than the control group's baseline. */
+  lift(options?: CallOptions) {
+    return this.#get("/v1/lift", {}, options);
+  }
+
   /** Changes of its configuration, newest first. */
   changes(query: Query<"/v1/changes"> = {}, options?: CallOptions) {
     return this.#get("/v1/changes", query, options);
@@ -165,6 +200,21 @@ export class Client<Context extends object = AnyContext> {
   /** The experiments that the key opens. */
   experiments(options?: CallOptions) {
     return this.#get("/v1/experiments", {}, options);
+  }
+
+  /** Correct an outcome that was reported wrongly; parts that are left out stay as they are. */
+  correct(correction: Body<"/v1/corrections">, options?: CallOptions) {
+    return this.#post("/v1/corrections", correction, options, correction.event_id);
+  }
+
+  /** Change actions and rules together, at once or from a time on, or only check. Needs the scope `admin`. */
+  change(change: Body<"/v1/changes">, options?: CallOptions) {
+    return this.#post("/v1/changes", change, options);
+  }
+
+  /** Cancel a change that has not begun yet. */
+  cancelChange(position: number, options?: CallOptions) {
+    return this.#post("/v1/changes/cancel", { position }, options);
   }
 
   /** Go live, into shadow mode, or pause. Needs the scope `admin`, as all that follow. */
@@ -187,12 +237,42 @@ export class Client<Context extends object = AnyContext> {
     return this.#post("/v1/erasures", { event_ids: [...eventIds] }, options);
   }
 
+  #note(eventId: string, question: DecisionQuestion<Context>): void {
+    this.#unanswered.set(eventId, question);
+    for (const oldest of this.#unanswered.keys()) {
+      if (this.#unanswered.size <= KEPT) break;
+      this.#unanswered.delete(oldest);
+    }
+  }
+
+  /** What became of each item of a batch: its result, or the error that it means; of a batch that failed, one error for each. */
+  async #results<P extends "/v1/decisions/batch" | "/v1/outcomes/batch">(
+    path: P,
+    body: Body<P>,
+    items: readonly { event_id?: string | null }[],
+    options?: CallOptions,
+  ): Promise<(Posted<P>["results"][number] | ServiceError)[]> {
+    const eventIds = items.map((one) => one.event_id ?? undefined);
+    try {
+      const { results } = await this.#post(path, body, options);
+      return results.map((one, i) => {
+        const eventId = eventIds[i];
+        if (!AGAIN.has(one.status) && eventId !== undefined) this.#unanswered.delete(eventId);
+        return one.status === 200 ? one : errorOf(one.status, JSON.stringify({ error: one.error }), eventId);
+      });
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      if (!AGAIN.has(error.status)) for (const one of eventIds) if (one !== undefined) this.#unanswered.delete(one);
+      return eventIds.map((eventId) => errorOf(error.status, JSON.stringify({ error: { code: error.code, message: error.reason } }), eventId));
+    }
+  }
+
   #get<P extends Gets>(path: P, query: Query<P> | Record<string, never>, options?: CallOptions): Promise<Got<P>> {
     return this.#send({ method: "GET", path, query }, options) as Promise<Got<P>>;
   }
 
   #post<P extends Posts>(path: P, body: Body<P>, options?: CallOptions, eventId?: string): Promise<Posted<P>> {
-    const repeatable = path !== "/v1/rollback" && path !== "/v1/snapshots";
+    const repeatable = !ONCE.has(path);
     const call: Call = { method: "POST", path, repeatable, ...(eventId === undefined ? {} : { eventId }) };
     return this.#send(call, options, toJson(body)) as Promise<Posted<P>>;
   }
@@ -272,6 +352,19 @@ export class Client<Context extends object = AnyContext> {
 /** An id that no other event has. */
 export function newEventId(): string {
   return crypto.randomUUID().replaceAll("-", "");
+}
+
+/** As many at a time as the service takes in one request. */
+function* parts<One>(items: Iterable<One>): Generator<One[]> {
+  let part: One[] = [];
+  for (const one of items) {
+    part.push(one);
+    if (part.length === MOST) {
+      yield part;
+      part = [];
+    }
+  }
+  if (part.length > 0) yield part;
 }
 
 async function many<One, Result>(

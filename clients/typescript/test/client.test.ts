@@ -214,3 +214,29 @@ test("a service that is killed and started again loses nothing and decides nothi
   const again = await client.decideMany(asked);
   assert.deepEqual(again, decided);
 });
+
+test("batches put each answer in its place", async () => {
+  const rows: { event_id?: string; context: Ward }[] = Array.from({ length: 300 }, (_, i) => ({
+    event_id: `batch-${i}`,
+    context: { age: i % 90, sex: "f" },
+  }));
+  rows[7] = { context: { age: 400, sex: "f" } };
+  const answers = await client.decideBatch(rows);
+  assert.equal(answers.length, 300);
+  const refused = answers[7];
+  assert.ok(refused instanceof InvalidRequest && refused.eventId !== undefined);
+  const first = answers[0] as Decision;
+  assert.deepEqual(await client.decide(rows[0]), first, "a single request gets the same");
+  const told = await client.learnBatch([
+    { event_id: "batch-0", reward: 1, usage: { hours: 0.5 } },
+    { event_id: "nobody", reward: 1 },
+  ]);
+  assert.deepEqual(told[0], { event_id: "batch-0", sequence: first.sequence, awaits: [] });
+  assert.ok(told[1] instanceof NotFound);
+  assert.equal(client.unanswered.size, 0);
+  const lost = new Client<Ward>("http://127.0.0.1:9", { patienceMs: 0 });
+  const failed = await lost.decideBatch([{ event_id: "a" }, { event_id: "b" }]);
+  assert.deepEqual(failed.map((one) => one instanceof Unavailable && one.eventId), ["a", "b"]);
+  assert.deepEqual([...lost.unanswered.keys()], ["a", "b"]);
+  await assert.rejects(client.lift(), NotFound, "there is no control group");
+});

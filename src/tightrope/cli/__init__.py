@@ -9,7 +9,18 @@ from importlib.metadata import entry_points
 from tightrope.cli.app import app, main
 
 # Each registers its commands.
-from tightrope.cli import examples, fit, init, journals, service, simulate, sweep, version  # isort: skip  # noqa: F401
+from tightrope.cli import (  # isort: skip  # noqa: F401
+    allocate,
+    change,
+    examples,
+    fit,
+    init,
+    journals,
+    service,
+    simulate,
+    sweep,
+    version,
+)
 
 for one in entry_points(group="tightrope.commands"):
     one.load()

@@ -23,6 +23,8 @@ _NUMBERS = (int, float, np.integer, np.floating)
 _DAY = 86_400_000_000  # in microseconds
 
 Level: TypeAlias = str | int | float
+# Why another value is used instead of the one that was sent.
+Replaced: TypeAlias = Literal["missing", "other"]
 # Writes the entries of one value into a list of numbers, starting at a position.
 Write: TypeAlias = Callable[[list[float], int, Any], None]
 
@@ -83,6 +85,18 @@ class _Column(
         if given.missing == "fill" and given.fill is None:
             raise InvalidInput('fill must give the value to use for missing ones if missing = "fill"')
         return self if given.fill is None else msgspec.structs.replace(self, missing="fill")
+
+    def replaced(self, value: Any) -> Replaced | None:
+        """Why an accepted value was replaced by another one, if it was."""
+        return "missing" if is_missing(value) else None
+
+    @property
+    def taken_as(self) -> dict[Replaced, str]:
+        """What replaces values, in words; empty if none are replaced."""
+        own: Any = self
+        fill = f"{own.fill:g}" if isinstance(own.fill, float) else f"{own.fill}"
+        words = {"indicator": "missing", "mean": "the mean", "fill": fill}
+        return {} if own.missing == "error" else {"missing": words[own.missing]}
 
     def gap(self) -> NoReturn:
         raise Refused(f"is missing: give {self.wanted}, or declare `missing` to say what to use instead")
@@ -309,18 +323,25 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
     """One of some values, which are texts or numbers: an indicator for each but the first, which the others are measured against.
 
     With ``unseen="ignore"`` the first has one too, so that an unseen value, which has none, differs from all of them; with
-    ``"other"`` all unseen values share one.
+    ``"other"`` all unseen values share one; with ``"fill"`` they count as the value `other`.
     """
 
     wanted: ClassVar[str] = "one of its values"
     learnt: ClassVar[tuple[str, ...]] = ("values",)
 
     values: tuple[Level, ...] | None = None
-    unseen: Literal["error", "ignore", "other"] = "error"
+    unseen: Literal["error", "ignore", "other", "fill"] = "error"
+    other: Level | None = None
     missing: Literal["error", "indicator", "fill"] = "error"
     fill: Level | None = None
 
     def __post_init__(self) -> None:
+        if self.other is not None and self.unseen not in ("error", "fill"):
+            raise InvalidInput(f'other needs unseen = "fill", but unseen is "{self.unseen}"')
+        if self.other is not None:
+            msgspec.structs.force_setattr(self, "unseen", "fill")
+        if self.unseen == "fill" and self.other is None:
+            raise InvalidInput('other must give the value to use for unseen ones if unseen = "fill"')
         values = self.values
         if values is None:
             return
@@ -330,6 +351,19 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
             raise InvalidInput(f"values must be different texts or numbers, but got {list(values)}")
         if self.fill is not None and self.fill not in values:
             raise InvalidInput(f"fill must be one of the values {_listed(values)}, but got {self.fill!r}")
+        if self.other is not None and self.other not in values:
+            raise InvalidInput(f"other must be one of the values {_listed(values)}, but got {self.other!r}")
+
+    def replaced(self, value: Any) -> Replaced | None:
+        if is_missing(value):
+            return "missing"
+        return None if value in (self.values or ()) else "other"
+
+    @property
+    def taken_as(self) -> dict[Replaced, str]:
+        known: dict[Replaced, str] = super().taken_as
+        others = {"ignore": "none of its values", "other": "a value of their own", "fill": str(self.other)}
+        return known | ({"other": others[self.unseen]} if self.unseen != "error" else {})
 
     def suffixes(self) -> list[str]:
         own = [f"={value}" for value in self._own()]
@@ -358,7 +392,8 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
     def writer(self) -> Write:
         values, own = self.values or (), self._own()
         codes: dict[Any, int] = dict.fromkeys(values, -1) | {value: i for i, value in enumerate(own)}
-        others = len(own) if self.unseen == "other" else -1
+        others = codes.get(self.other, -1) if self.unseen == "fill" else -1
+        others = len(own) if self.unseen == "other" else others
         nothing = len(self.suffixes()) - 1 if self.missing == "indicator" else -1
         instead = codes.get(self.fill, -1) if self.missing == "fill" else nothing
         refuses_gaps, refuses, gap = self.missing == "error", self.unseen == "error", self.gap

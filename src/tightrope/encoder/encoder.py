@@ -19,6 +19,7 @@ from tightrope.encoder.columns import (
     Column,
     NumberColumn,
     Refused,
+    Replaced,
     declarations,
     fitted_column,
     known_column,
@@ -51,7 +52,8 @@ class Encoder:
         - ``outside``: what happens to other numbers: "clip" (the default) moves them to the nearer end, "refuse" is an error,
           "take" keeps them as they are, up to ten times the width beyond (the default for dates);
         - ``values`` of a category, if they should not be learnt from the table (sorted; at most 100);
-        - ``unseen``: what a category does with other values, "error" (the default), "ignore" or "other".
+        - ``unseen``: what a category does with other values, "error" (the default), "ignore" or "other";
+        - ``other``: the value of a category that unseen ones count as.
     unit : bool
         Whether x is divided by the greatest norm in the table, so that ‖x‖ ≤ 1 there.
 
@@ -174,6 +176,16 @@ class Encoder:
         """The numbers of a row that lie outside their range, although `vector` accepts them."""
         return [name for name, is_outside in self._numbers if is_outside(context.get(name))]
 
+    def replaced(self, context: Mapping[str, Any]) -> list[tuple[str, Replaced]]:
+        """The fields of a row whose value is replaced by another one, and why."""
+        found = ((name, column.replaced(context.get(name))) for name, column in self._tolerant)
+        return [(name, why) for name, why in found if why is not None]
+
+    @property
+    def taken_as(self) -> dict[str, dict[Replaced, str]]:
+        """What replaces values, in words, for the fields that replace any."""
+        return {name: column.taken_as for name, column in self._tolerant}
+
     def example(self) -> dict[str, Any]:
         """A context that it takes."""
         return {name: column.example() for name, column in self.columns.items()}
@@ -291,6 +303,7 @@ class Encoder:
             names += [name + suffix for suffix in column.suffixes()]
         self.columns, self.names, self.n_features, self.norm = columns, tuple(names), len(names), norm
         self._numbers = [(name, columns[name].is_outside) for name in self.ranges]  # type: ignore[union-attr]
+        self._tolerant = [(name, column) for name, column in columns.items() if column.taken_as]
         self.fitted = True
         return self
 

@@ -116,7 +116,7 @@ def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArray
         arrays = shadow_loop.ShadowArrays(reward, cost, own.columns, own.core, memory, sample, seed)
         q = max(reward_rows.shape[2], cost_rows.shape[2]) + 1
         workspace = shadow_loop.ShadowWorkspace(
-            trace=np.empty(kernels.shadow.trace_size(J, K)),
+            trace=np.empty(kernels.shadow_trace.trace_size(J, K)),
             costs=np.zeros(J * K),
             y=np.empty(len(own.columns)),
             booked=np.empty(len(own.columns)),

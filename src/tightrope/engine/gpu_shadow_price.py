@@ -19,7 +19,8 @@ from tightrope.engine.gpu_arrays import cost_tables, padded_rows
 from tightrope.engine.replication import model_rows
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.kernels import prices, shadow, shadow_solve, standardised
+from tightrope.kernels import prices, shadow, shadow_solve, shadow_trace, standardised, wander
+from tightrope.kernels.spread import spread_parts
 from tightrope.models import Standardised, hooks
 from tightrope.policies import ShadowPrice
 from tightrope.problem import Part
@@ -30,9 +31,11 @@ FILES = ["shadow_replication.cuh", "shadow_prices.cuh", "shadow_price.cu"]
 # The settings of a policy that are not macros; after them, a prior standard deviation for the reward and one for each cost
 EXPLORE, CAUTION, PRIORS = range(3)
 CONSTANTS = {
-    shadow: "GAIN WALL CARRY CARRY_KEPT COST_DRAWS LEAST_DRAWS FADE CAP AT_CAP ENOUGH_ROUNDS ERRORS_ABOVE LEAST_RHO LEAST_EXCESS"
-    " MEMORY_SLOT CHOICE_SLOT SOLVE_SLOT MOST_NUMBERS LEAST_CAPACITY BUDGET LAST_BUDGETS UNIT_OFF MOST_STEPS",
-    standardised: "ROUNDING LARGEST_RATIO SMALLEST WIDEST UNITS_GROWTH LOOK FIRST_LOOK LOOK_GROWTH DRAWN",
+    shadow: "GAIN WALL CARRY CARRY_KEPT COST_DRAWS LEAST_DRAWS FADE CAP AT_CAP ENOUGH_ROUNDS ERRORS_ABOVE LEAST_RHO SAME"
+    " LEAST_EXCESS MEMORY_SLOT SOLVE_SLOT MOST_NUMBERS LEAST_CAPACITY BUDGET LAST_BUDGETS UNIT_OFF MOST_STEPS",
+    shadow_trace: "CHOICE_SLOT",
+    wander: "RISES BARELY",
+    standardised: "ROUNDING LARGEST_RATIO SMALLEST WIDEST CONSTANT UNVARIED UNITS_GROWTH LOOK FIRST_LOOK LOOK_GROWTH DRAWN",
     prices: "FIRST_SMOOTHING LAST_SMOOTHING SMOOTHING_FACTOR STEPS TRIALS SHORTER ENOUGH_DESCENT ENOUGH_GAIN LEAST_CURVATURE SWEEPS"
     " STILL NEGLIGIBLE",
 }
@@ -195,7 +198,7 @@ def _rows(part: Part, model: Any, env: Tabular, real: type[Any]) -> NDArray[Any]
 
 
 def _priors(model: Any) -> NDArray[np.float64]:
-    M, _, _, _, at = standardised.spread_parts(model.spread)
+    M, _, _, _, at = spread_parts(model.spread)
     priors: NDArray[np.float64] = model.spread[at : at + M]
     return priors
 
@@ -213,18 +216,19 @@ def _bytes(macros: Macros) -> tuple[int, int]:
         return -(-n // 4) * 4
 
     doubles = (
-        q
-        + cost_q * late
+        2 * (q + cost_q * late)
         + max(K, 1) * (1 + int(macros["SEPARATE_MEANS"]))
         + (3 + 2 * int(macros["GUARD"])) * K * constrained
         + 4 * K * late
     )
     blocks, cost_blocks = int(macros["BLOCKS"]), int(macros["COST_BLOCKS"])
-    model = blocks * ((q + 3) * padded(q) + 1) + padded(q)
-    solve = 13 * K + K * K + (J + J * (J - 1) // 2 + 1 if common else 2 * K + int(macros["LIKELY_ROWS"]) * K)
-    cost_model = cost_blocks * (cost_q + K + 2) * padded(cost_q) + padded(cost_q) + 2 * J * K + 2 * J + 4 * K
+    model = blocks * ((q + 4) * padded(q) + 1) + 2 * padded(q)
+    solve = 17 * K + K * K + (J + J * (J - 1) // 2 + 1 if common else 2 * K + int(macros["LIKELY_ROWS"]) * K)
+    cost_model = (
+        cost_blocks * (cost_q + K + 3) * padded(cost_q) + 2 * padded(cost_q) + 2 * J * K + 2 * J + 4 * K
+    )
     reals = model + 3 * padded(J) + constrained * solve + late * cost_model
-    integers = max(K, 1) + J + K * constrained + 2 * blocks + 2 * cost_blocks * late
+    integers = max(K, 1) + 2 * J + K * constrained + 2 * blocks + 2 * cost_blocks * late
     hot = 8 * doubles + itemsize * reals + 4 * integers + 2 * ALIGNED
     sample = E * J * (2 - common + late * K) * itemsize
     cold = constrained * (sample + 4 * (int(macros["CAPACITY"]) + 5 * E + C + 3)) + ALIGNED

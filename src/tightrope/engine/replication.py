@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,13 +78,14 @@ class Replication:
 
 
 class Outcome(NamedTuple):
-    """A reward and its mean, K costs and their means; `told` is what `learn` gets after the decision."""
+    """A reward and its mean, K costs and their means; `told` and `used` are what `learn` gets after the decision."""
 
     told: tuple[Any, ...]
     reward: float
     mean: float
     costs: Array
     mean_costs: Array
+    used: Mapping[str, Any] | None = None
 
 
 class World(abc.ABC):
@@ -99,6 +101,8 @@ class World(abc.ABC):
         self.before = np.flatnonzero(before) if constrained and before.any() else None
         self.after = np.flatnonzero(~before) if constrained and not before.all() else None
         self._shows_group = any(rule.among is not None for rule in self.traits.rules or ())
+        # Limits per window read a clock, keys and what is used by name.
+        self._limits = () if self.traits.rules is None else self.traits.rules.windows.columns
         self._models = {"reward": self.traits.reward_model(), "cost": self.traits.cost_model()}
 
     def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
@@ -117,6 +121,10 @@ class World(abc.ABC):
             offer["context"] = context.drawn
         if self._shows_group:
             offer["group"] = context.group
+        if self._limits:
+            offer |= {"usage": context.usage, "keys": context.keys, "time": context.time}
+            if self.before is not None:
+                del offer["costs"]
         return {name: given for name, given in offer.items() if given is not None}, context.ids
 
     def _shown(self, part: Part, features: Array | None, ids: NDArray[np.int64]) -> Array | None:
@@ -155,8 +163,11 @@ def run_plainly(policy: Player, world: World, terms: Terms, stop: NDArray[np.int
             raise InvalidInput(
                 f"{type(policy).__name__}.decide chose action {a} in round {t}, which is not on offer."
             )
-        told, reward, mean, costs, mean_costs = world.outcome(t, a)
-        policy.learn(decision, *told)
+        told, reward, mean, costs, mean_costs, used = world.outcome(t, a)
+        if used is None:
+            policy.learn(decision, *told)
+        else:
+            policy.learn(decision, reward, usage=used)
         kernels.add_to_tally(out.tally, t, a, mean, reward, costs, 0, mean_costs, 0, out.last_violation)
         if terms.keep_choices:
             out.choices[t - 1] = a
@@ -235,14 +246,15 @@ class CustomWorld(World):
     def outcome(self, t: int, action: int) -> Outcome:
         context = self._context
         row = int(np.flatnonzero(context.ids == action)[0])
-        reward, late = self._play.outcome(t, context, action)
+        reward, late, usage = self._play.outcome(t, context, action)
         costs = context.W[row].copy()
         costs[self._late] = late
         means = self._play.means(context)
         # A cost that is seen before acting is its own mean.
         mean, mean_costs = (reward, costs) if means is None else (float(means.rewards[row]), means.costs[row])
         told = (reward,) if self.after is None else (reward, late)
-        return Outcome(told, reward, mean, costs, mean_costs)
+        seen_late = any(one.rule.seen == "after" for one in self._limits)
+        return Outcome(told, reward, mean, costs, mean_costs, usage if seen_late else None)
 
     def end(self) -> Offered:
         return Offered(worded(self.env), units_counted(self.env.rules, self.env.n_constraints), self._counts)

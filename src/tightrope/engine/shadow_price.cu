@@ -43,11 +43,11 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
 #if LATE
     LANES_TAKE(i, COST_BLOCKS * COST_Q) hot.cost_inverse[i * COST_QP + i % COST_Q] = 1 / (REAL)COST_RIDGE;
     LANES_TAKE(i, COST_BLOCKS) hot.cost_renewal[i] = 2;
-    const Units cost_units = {hot.cost_per_unit, hot.cost_row_squares, 0};
+    const Units cost_units = {hot.cost_per_unit, hot.cost_shift, hot.cost_row_squares, 0};
 #else
     const Units cost_units = {};
 #endif
-    Beliefs beliefs = {{1, 1, 0}, (REAL)settings[SETTINGS_EXPLORE], {hot.per_unit, hot.row_squares, 0}, cost_units};
+    Beliefs beliefs = {{1, 1, 0}, (REAL)settings[SETTINGS_EXPLORE], {hot.per_unit, hot.shift, hot.row_squares, 0}, cost_units};
     Cold& cold = *(Cold*)own;
     LANES_TAKE(i, (BLOCKS + 1) * Q * QP) cold.moments[i] = 0;
     int next_look = (int)FIRST_LOOK;
@@ -150,7 +150,9 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             hot.drawn_part[k] = 0;
 #endif
             if (m > 0) {
-                const REAL moved = sqrt((REAL)moved2), buffer = caution * noise * sqrt(moved * m);
+                const REAL moved = sqrt((REAL)moved2), highest = fmax(hot.highest[k], hot.earlier[k]);
+                const REAL buffer = fmax(caution * noise * sqrt(moved * m), (REAL)RISES * caution * highest);
+                hot.target[k] = -buffer;
                 const bool unmet = hot.infeasible[k];
                 REAL feedback = (total + buffer) * rho / ((REAL)GAIN * moved * m);
                 feedback = WITHIN(FARTHEST * rho / m, feedback);
@@ -162,10 +164,10 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
                 hot.correction[k] = q;
                 const REAL price = fmax((REAL)0, p + q + feedback), start = (REAL)WALL * buffer;
                 rule.v[0] = price;
-                if (start > 0 && !unmet) {
+                if (start > 0) {
                     rule.v[2] = 1 / start;
                     rule.v[1] = total * rule.v[2] + 1;
-                    rule.v[3] = (REAL)0.5 * start * rho / m;
+                    rule.v[3] = unmet ? (REAL)0 : (REAL)0.5 * start * rho / m;
                 }
 #if LATE
                 const REAL slack = start > 0 ? (total > 0 ? total : -total) * (REAL)WALL / start : (REAL)1;
@@ -180,6 +182,9 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         // A value for each action, and the lowest row among the highest.
         Normals normals(own_seed, t, CHOICE_SLOT);
         REAL best = -HIGHEST, best_mean = -HIGHEST;
+#if BLOCKED
+        REAL best_open = -HIGHEST, best_mean_open = -HIGHEST, open = 0;
+#endif
 #if GUARDED
         double least = 1e308;
 #define EXCESS_OF(row, excess)                                                               \
@@ -202,6 +207,9 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
 #if LATE
             REAL variance = sd * sd;
 #endif
+#if BLOCKED
+            bool barred = false;
+#endif
             for (int k = 0; k < K; k++) {
                 const Four rule = hot.rule[k];
 #if LATE
@@ -213,6 +221,10 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
                 const REAL before = fmin(FARTHEST, fmax((REAL)0, rule.v[1]));
                 const REAL after = fmin(FARTHEST, fmax((REAL)0, rule.v[1] + w * rule.v[2]));
                 mean -= rule.v[0] * w + rule.v[3] * (after * after - before * before);
+#if BLOCKED
+                const REAL most = 1 + ROUNDED_ABOVE;
+                barred = barred || (after > most && (rule.v[3] > 0 || rule.v[1] <= most));
+#endif
             }
 #if LATE
             sd = sqrt(variance);
@@ -227,7 +239,26 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             hot.mean[row] = mean;
             best_mean = fmax(best_mean, mean);
             best = fmax(best, value);
+#if BLOCKED
+            hot.barred[row] = barred;
+            if (!barred) {
+                open = 1;
+                best_mean_open = fmax(best_mean_open, mean);
+                best_open = fmax(best_open, value);
+            }
+#endif
         }
+#if BLOCKED
+        // Where some action leads no total above zero, no other one is taken.
+        open = largest_of_lanes(open);
+        if (open > 0) {
+            best = best_open;
+            best_mean = best_mean_open;
+            LANES_TAKE(row, n) {
+                if (hot.barred[row]) hot.value[row] = hot.mean[row] = -HIGHEST;
+            }
+        }
+#endif
         best = TIED_WITH(REAL, largest_of_lanes(best));
         int lowest = J;
         LANES_TAKE(row, n) {
@@ -259,6 +290,25 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
                 lanes_meet();
             }
         }
+
+#if K_POLICY > 0
+        // Rises, as far as they are sure.
+        LANES_TAKE(k, K) {
+#if LATE
+            const REAL step = hot.cost[row * K + k] - hot.spread[row * K + k];
+#else
+            const REAL step = COST_OF(table, k, a);
+#endif
+            REAL rise = hot.rise[k];
+            if ((REAL)hot.total[k] > hot.target[k] || step < 0) rise = fmax((REAL)0, rise + step);
+            hot.rise[k] = rise;
+            hot.highest[k] = fmax(rise, hot.highest[k]);
+            if ((t & (t - 1)) == 0) {
+                hot.earlier[k] = hot.highest[k];
+                hot.highest[k] = 0;
+            }
+        }
+#endif
 
         const Reward entry = world.rewards[(size_t)c * J + a];
         const double reward = draw_reward(world, replication, t, reward_word, entry);
@@ -326,12 +376,12 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             const int block = BLOCKS > 1 ? a : 0;
             REAL x[QP], *const A = hot.inverse + block * Q * QP, *const theta = hot.theta + block * 2 * QP;
             const REAL* const own_row = row_of<P>(rows, c, ROWS, a);
-            note_row<P>(own_row, t, hot.per_unit + block * QP, hot.row_squares, lane);
+            note_row<P>(own_row, t, hot.per_unit + block * QP, hot.row_squares, hot.row_sums, lane);
             load_row<P>(own_row, beliefs.units, block, x);
             const REAL leverage = learn_row<Q, QP, 1>(A, theta, hot.product, x, &y, lane);
             lanes_meet();
-            renew_units<Q, QP, 1>(A, theta, hot.product, hot.per_unit + block * QP, hot.row_squares, t, (REAL)RIDGE,
-                                  hot.learnt[block], hot.renewal[block], lane);
+            renew_units<Q, QP, 1>(A, theta, hot.product, hot.per_unit + block * QP, hot.shift + block * QP, hot.row_squares,
+                                  hot.row_sums, t, (REAL)RIDGE, hot.learnt[block], hot.renewal[block], lane);
             count_outcome(learnt, reward, error, leverage, CENTRED, reward_mean, reward_squares, reward_errors);
             if (t > 1 || !CENTRED) error_weights += error_weight(leverage);
         }
@@ -340,12 +390,13 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             const int block = COST_BLOCKS > 1 ? a : 0;
             REAL z[COST_QP];
             const REAL* const own_row = row_of<COST_P>(cost_rows, c, COST_ROWS, a);
-            note_row<COST_P>(own_row, t, hot.cost_per_unit + block * COST_QP, hot.cost_row_squares, lane);
+            note_row<COST_P>(own_row, t, hot.cost_per_unit + block * COST_QP, hot.cost_row_squares, hot.cost_row_sums, lane);
             load_row<COST_P>(own_row, beliefs.cost_units, block, z);
             REAL *const A = hot.cost_inverse + block * COST_Q * COST_QP, *const theta = hot.cost_theta + block * (K + 1) * COST_QP;
             const REAL leverage = learn_row<COST_Q, COST_QP, K>(A, theta, hot.cost_product, z, hot.outcome, lane);
             lanes_meet();
-            renew_units<COST_Q, COST_QP, K>(A, theta, hot.cost_product, hot.cost_per_unit + block * COST_QP, hot.cost_row_squares, t,
+            renew_units<COST_Q, COST_QP, K>(A, theta, hot.cost_product, hot.cost_per_unit + block * COST_QP,
+                                            hot.cost_shift + block * COST_QP, hot.cost_row_squares, hot.cost_row_sums, t,
                                             (REAL)COST_RIDGE, hot.cost_learnt[block], hot.cost_renewal[block], lane);
             if (t > 1 || !COST_CENTRED) cost_error_weights += error_weight(leverage);
             LANES_TAKE(k, K) {

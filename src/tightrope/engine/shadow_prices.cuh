@@ -418,7 +418,8 @@ DEVICE void draw_rounds(const Hot& hot, Cold& cold, const Offers& offers, const 
             }
 #endif
         }
-        spread += its_weight * (double)(high - low);
+        const REAL range = high - low;
+        if (range > (REAL)SAME * fmax(fabs(high), fabs(low))) spread += its_weight * (double)range;
         weight += its_weight;
     }
     sample.spread += sum_of_lanes(spread);

@@ -14,6 +14,7 @@
 #define LEAST_RHO_UNIT (sizeof(REAL) == 4 ? 1e-30 : SMALLEST)
 #define LARGEST_FEATURE (REAL)(sizeof(REAL) == 4 ? 1e6 : LARGEST_RATIO)
 #define FARTHEST (REAL)(sizeof(REAL) == 4 ? 1e12 : MOST_STEPS)
+#define ROUNDED_ABOVE (REAL)(sizeof(REAL) == 4 ? 1e-6 : BARELY)
 #define WITHIN(bound, x) fmax(-(bound), fmin((bound), (x)))
 #define HIGHEST (REAL)(sizeof(REAL) == 4 ? 3e38 : 1e308)
 
@@ -62,6 +63,7 @@ DEVICE T largest_of_lanes(T x) {
 // ---------------------------------------------------------------------------------------------------------- exact sums
 
 #define GUARDED (K_POLICY > 0 && GUARD && !LATE)
+#define BLOCKED (K_POLICY > 0 && !GUARD && !LATE)
 
 #if GUARDED
 struct Sum {
@@ -96,18 +98,20 @@ struct Hot {
 #endif
 #if LATE
     double moved[K], cost_mean[K], cost_squares[K], cost_errors[K];
-    double cost_row_squares[COST_P + 1];
+    double cost_row_squares[COST_P + 1], cost_row_sums[COST_P + 1];
 #endif
-    double row_squares[P + 1];
+    double row_squares[P + 1], row_sums[P + 1];
     alignas(4 * sizeof(REAL)) REAL inverse[BLOCKS * Q * QP];
     REAL theta[BLOCKS * 2 * QP];
-    REAL product[QP];
-    REAL per_unit[BLOCKS * QP], drawn[BLOCKS];
+    REAL product[2 * QP];
+    REAL per_unit[BLOCKS * QP], shift[BLOCKS * QP], drawn[BLOCKS];
     REAL above[J_ROOM], value[J_ROOM], mean[J_ROOM];
 #if K_POLICY > 0
     // By rule: λ, T/z + 1, 1/z, and ½ z ρ/m, which multiplies the wall
     Four rule[K];
     REAL price[K], correction[K];
+    // Where the total is steered to, its present rise, and the highest of this window of rounds and of the one before
+    REAL target[K], rise[K], highest[K], earlier[K];
     // A solve: K numbers each, then the curvature
     REAL solved[K], point[K], step[K], gradient[K], mean_square[K], cap[K], scale[K];
     REAL curvature[K * K];
@@ -120,8 +124,8 @@ struct Hot {
 #if LATE
     alignas(4 * sizeof(REAL)) REAL cost_inverse[COST_BLOCKS * COST_Q * COST_QP];
     REAL cost_theta[COST_BLOCKS * (K + 1) * COST_QP];
-    REAL cost_product[COST_QP];
-    REAL cost_per_unit[COST_BLOCKS * COST_QP];
+    REAL cost_product[2 * COST_QP];
+    REAL cost_per_unit[COST_BLOCKS * COST_QP], cost_shift[COST_BLOCKS * COST_QP];
     REAL cost[J * K], spread[J * K], whole[J], hidden[J];
     REAL noise[K], signal[K], drawn_part[K], outcome[K];
 #endif
@@ -129,6 +133,10 @@ struct Hot {
     int learnt[BLOCKS], renewal[BLOCKS];
 #if LATE
     int cost_learnt[COST_BLOCKS], cost_renewal[COST_BLOCKS];
+#endif
+#if BLOCKED
+    // Whether a row leads a total above zero
+    int barred[J];
 #endif
 #if K_POLICY > 0
     int infeasible[K];
@@ -214,9 +222,9 @@ DEVICE Spread spread_of(double n, double weight, double mean, double squares, do
 }
 
 // What rows of a model are multiplied with: by block and feature 1/unit, 0 where there is none yet, then the unit of all rows that were
-// learnt, or the one that the feature would have if it were learnt now.
+// learnt, or the one that the feature would have if it were learnt now. And what is added then.
 struct Units {
-    const REAL* per_unit;
+    const REAL *per_unit, *shift;
     const double* squares;
     double learnt;
 };
@@ -227,11 +235,16 @@ DEVICE const REAL* row_of(const REAL* rows, u32 c, int shown, int action) {
     return rows + ((size_t)c * shown + (shown > 1 ? action : 0)) * PADDED(N);
 }
 
+// The constant that is appended to N features.
+DEVICE REAL constant_of(int N) {
+    return N > 0 ? (REAL)CONSTANT : (REAL)1;
+}
+
 // A row of N features in the units of a block, with the constant and zeros up to PADDED(N + 1).
 template <int N>
 DEVICE void load_row(const REAL* row, const Units& units, int block, REAL* x) {
     const Four* from = (const Four*)row;
-    const REAL* per_unit = units.per_unit + block * PADDED(N + 1);
+    const REAL *per_unit = units.per_unit + block * PADDED(N + 1), *shift = units.shift + block * PADDED(N + 1);
 #pragma unroll
     for (int i = 0; i < PADDED(N + 1); i += 4) {
         Four four = {};
@@ -243,17 +256,18 @@ DEVICE void load_row(const REAL* row, const Units& units, int block, REAL* x) {
                 const double squares = units.squares[i + k];
                 scale = (REAL)(squares > 0 ? sqrt(units.learnt / squares) : sqrt(units.learnt + 1) / fabs((double)four.v[k]));
             }
-            x[i + k] = i + k < N ? WITHIN(LARGEST_FEATURE, four.v[k] * scale) : i + k == N ? (REAL)1 : (REAL)0;
+            x[i + k] = i + k < N ? WITHIN(LARGEST_FEATURE, four.v[k] * scale + shift[i + k]) : i + k == N ? constant_of(N) : (REAL)0;
         }
     }
 }
 
-// A row that a block is about to learn, number n of all: its squares, and units of features that the block has not learnt before.
+// A row that a block is about to learn, number n of all: its sums, and units of features that the block has not learnt before.
 template <int N>
-DEVICE void note_row(const REAL* row, double n, REAL* per_unit, double* squares, int lane) {
+DEVICE void note_row(const REAL* row, double n, REAL* per_unit, double* squares, double* sums, int lane) {
     LANES_TAKE(i, N) {
         if (row[i] != 0) {
             squares[i] += (double)row[i] * row[i];
+            sums[i] += row[i];
             if (per_unit[i] == 0) per_unit[i] = (REAL)sqrt(n / squares[i]);
         }
     }
@@ -401,12 +415,12 @@ DEVICE void multiply_rows(const REAL* A, REAL* theta, int lane) {
     lanes_meet();
 }
 
-// One block, of which n rows were learnt by all: where it has learnt enough, Sigma and b in units of the mean squares of now, with the
-// ridge as it was in those before, and the inverse and theta from them.
+// One block, of which n rows were learnt by all: where it has learnt enough, Sigma and b for features of mean 0 and standard deviation 1,
+// with the ridge as it was in the units before, and the inverse and theta from them. `factor` has room for 2 NP numbers.
 template <int N, int NP, int M>
-DEVICE void renew_units(REAL* A, REAL* theta, REAL* factor, REAL* per_unit, const double* squares, double n, REAL ridge, int& learnt,
-                        int& renewal, int lane) {
-    const int rows = learnt + 1;
+DEVICE void renew_units(REAL* A, REAL* theta, REAL* factor, REAL* per_unit, REAL* shift, const double* squares, const double* sums,
+                        double n, REAL ridge, int& learnt, int& renewal, int lane) {
+    const int rows = learnt + 1, last = N - 1;
     const bool due = N > 1 && rows >= renewal;
     lanes_meet();
     if (lane == 0) {
@@ -414,24 +428,39 @@ DEVICE void renew_units(REAL* A, REAL* theta, REAL* factor, REAL* per_unit, cons
         if (due) renewal = (int)floor(UNITS_GROWTH * rows) + 1;
     }
     if (!due) return;
+    // What a feature was becomes factor * feature + term * constant.
+    REAL* const term = factor + NP;
     LANES_TAKE(i, NP) {
-        REAL by = i < N ? (REAL)1 : (REAL)0;
-        if (i < N - 1 && per_unit[i] > 0) {
-            const REAL now = (REAL)sqrt(n / squares[i]);
-            by = now / per_unit[i];
-            per_unit[i] = now;
+        factor[i] = i < N ? (REAL)1 : (REAL)0;
+        term[i] = 0;
+        if (i < last && per_unit[i] > 0) {
+            const double square = squares[i] / n, mean = sums[i] / n, variance = square - mean * mean;
+            const double scale = 1 / sqrt(variance > UNVARIED * square ? variance : square);
+            factor[i] = (REAL)(scale / per_unit[i]);
+            term[i] = (REAL)((-mean * scale - scale / per_unit[i] * shift[i]) / constant_of(last));
+            per_unit[i] = (REAL)scale;
+            shift[i] = (REAL)(-mean * scale);
         }
-        factor[i] = by;
     }
     invert_in_place<N, NP>(A, lane);
     multiply_rows<N, NP, M>(A, theta, lane);
-    LANES_TAKE(item, (M + 1) * N) theta[item / N * NP + item % N] *= factor[item % N];
-    LANES_TAKE(i, N) {
-        for (int k = 0; k < N; k++) {
-            const REAL own = i == k ? ridge : (REAL)0;
-            A[i * NP + k] = (A[i * NP + k] - own) * (factor[i] * factor[k]) + own;
-        }
+    LANES_TAKE(item, (M + 1) * last) {
+        REAL* const b = theta + item / last * NP;
+        b[item % last] = factor[item % last] * b[item % last] + term[item % last] * b[last];
     }
+    const REAL corner = A[last * NP + last] - ridge;
+    LANES_TAKE(i, last) {
+        const REAL edge = A[i * NP + last];
+        for (int k = 0; k < last; k++) {
+            const REAL own = i == k ? ridge : (REAL)0;
+            const REAL column = factor[k] * (A[i * NP + k] - own) + term[k] * edge;
+            const REAL corner_column = factor[k] * A[last * NP + k] + term[k] * corner;
+            A[i * NP + k] = factor[i] * column + term[i] * corner_column + own;
+        }
+        A[i * NP + last] = factor[i] * edge + term[i] * corner;
+    }
+    lanes_meet();
+    LANES_TAKE(k, last) A[last * NP + k] = factor[k] * A[last * NP + k] + term[k] * corner;
     lanes_meet();
     invert_in_place<N, NP>(A, lane);
     multiply_rows<N, NP, M>(A, theta, lane);
@@ -448,17 +477,25 @@ DEVICE void add_row(REAL* out, const REAL* row, REAL weight, int lane) {
     }
 }
 
+// Entry (i, k) of a sum of xx', x with the constant last, times weight, in units: scales, then what is added.
+DEVICE REAL in_units(const REAL* sums, const REAL* scale, const REAL* shift, REAL weight, int i, int k) {
+    const REAL one = scale[k] * sums[i * QP + k] + shift[k] * sums[i * QP + P];
+    const REAL other = scale[k] * sums[P * QP + k] + shift[k] * sums[P * QP + P];
+    return weight * (scale[i] * one + shift[i] * other);
+}
+
 // e of a block after t rounds: the part of its deviation that would be left.
 DEVICE REAL part_left(Hot& hot, Cold& cold, const Units& units, int block, double t, int lane) {
     if (hot.learnt[block] == 0) return 1;
     const REAL *A = hot.inverse + block * Q * QP, *all = cold.moments, *chosen = cold.moments + (1 + block) * Q * QP;
     const REAL* per_unit = hot.per_unit + block * QP;
     const REAL of_all = (REAL)(2 / (t * (t + 1))), ahead = (REAL)(LOOK * t);
-    REAL* const scale = hot.product;
+    REAL *const scale = hot.product, *const shift = hot.product + QP;
     LANES_TAKE(i, Q) {
-        REAL own = i < P ? per_unit[i] : (REAL)1;
+        REAL own = i < P ? per_unit[i] : constant_of(P);
         if (i < P && own == 0 && units.squares[i] > 0) own = (REAL)sqrt(units.learnt / units.squares[i]);
         scale[i] = own;
+        shift[i] = i < P ? units.shift[block * QP + i] : (REAL)0;
     }
     LANES_TAKE(i, Q * QP) cold.work[i] = A[i];
     lanes_meet();
@@ -466,15 +503,14 @@ DEVICE REAL part_left(Hot& hot, Cold& cold, const Units& units, int block, doubl
     REAL now = 0, left = 0;
     LANES_TAKE(i, Q) {
         for (int k = 0; k < Q; k++) {
-            const REAL by = of_all * scale[i] * scale[k];
-            now += A[i * QP + k] * (by * all[i * QP + k]);
-            cold.work[i * QP + k] += ahead * (by * chosen[i * QP + k]);
+            now += A[i * QP + k] * in_units(all, scale, shift, of_all, i, k);
+            cold.work[i * QP + k] += ahead * in_units(chosen, scale, shift, of_all, i, k);
         }
     }
     lanes_meet();
     invert_in_place<Q, QP>(cold.work, lane);
     LANES_TAKE(i, Q) {
-        for (int k = 0; k < Q; k++) left += cold.work[i * QP + k] * (of_all * scale[i] * scale[k] * all[i * QP + k]);
+        for (int k = 0; k < Q; k++) left += cold.work[i * QP + k] * in_units(all, scale, shift, of_all, i, k);
     }
     now = sum_of_lanes(now);
     left = sum_of_lanes(left);

@@ -35,7 +35,7 @@ class Context(NamedTuple):
     """What a round offers: the ids of the actions on offer (n,), their features, and costs W (n, K), 0 where they are seen after.
 
     Features have one row for each action on offer, or are one x for all of them. `drawn` is what `draw` returned, `usage` the usage
-    by name.
+    by name; `keys` and `time` are for limits per window.
     """
 
     drawn: Any
@@ -45,13 +45,16 @@ class Context(NamedTuple):
     W: Array
     group: Any
     usage: Mapping[str, Any]
+    keys: Mapping[str, Any] | None = None
+    time: Any = None
 
 
 class Outcome(NamedTuple):
-    """A reward, and the K_after costs that are seen after acting."""
+    """A reward, and the K_after costs that are seen after acting; what was used by name, if that was told."""
 
     reward: float
     costs: Array
+    usage: Mapping[str, Any] | None = None
 
 
 class Means(NamedTuple):
@@ -73,7 +76,8 @@ class Custom:
     ----------
     draw : callable (round) or (round, rng) → context
         What comes in a round, 1, 2, …: a mapping with any of the arguments of `decide` (`features`, `cost_features`, `costs`,
-        `usage`, `group`, `actions`) and whatever else `outcome` needs, which no policy sees; or only features; or None.
+        `usage`, `group`, `actions`, `keys`, `time`) and whatever else `outcome` needs, which no policy sees; or only features; or
+        None.
     outcome : callable (context, action) or (context, action, rng) → reward, or (reward, costs)
         The outcome of an action (its name, if actions have names) in the context as it was drawn. Costs are those that are seen
         after acting, in their order, or a mapping of what was used by name.
@@ -290,7 +294,8 @@ class Play:
         cost_features = _rows(f"cost_features of {where}", given.get("cost_features"), len(ids))
         usage = {**self.env.usage, **(given.get("usage") or {})}
         W = self._costs_before(where, given, usage, ids)
-        return Context(drawn, ids, features, cost_features, W, given.get("group"), usage)
+        clock = given.get("keys"), given.get("time")
+        return Context(drawn, ids, features, cost_features, W, given.get("group"), usage, *clock)
 
     def outcome(self, t: int, context: Context, action: int) -> Outcome:
         """What comes of an action, by its id."""
@@ -301,7 +306,8 @@ class Play:
             told = self._outcome(context.drawn, name)
         reward, costs = _parted(where, told)
         y = finite_number(f"the reward of {where}", reward)
-        return Outcome(y, self._costs_after(where, costs, action, context.group))
+        used = {**self.env.usage, **costs} if isinstance(costs, Mapping) else None
+        return Outcome(y, self._costs_after(where, costs, action, context.group), used)
 
     def means(self, context: Context) -> Means | None:
         """The true means of the actions on offer, if they are known."""

@@ -12,6 +12,7 @@ Small quantities are packed into flat vectors; `layout` knows what is where.
 from tightrope.kernels import bootstrap as bootstrap
 from tightrope.kernels import forgetting as forgetting
 from tightrope.kernels import logistic as logistic
+from tightrope.kernels import pacing as pacing
 from tightrope.kernels import prices as prices
 from tightrope.kernels import probabilities as probabilities
 from tightrope.kernels import shadow as shadow

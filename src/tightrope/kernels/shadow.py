@@ -7,9 +7,10 @@ The price of rule k has three parts, λ_k = [p_k + q_k + f_k]⁺: the shadow pri
 the feedback f = (T + b)/V of the running total T, which is steered to −b; and q, what the feedback had to add in the long run.
 Units are the program's own: m_k is the typical size of a cost that can be chosen, `moved` how far T has moved so far (the square
 root of a sum of squares), ρ the typical difference between the rewards of a round. V = GAIN·moved·m/ρ is a gain in price units,
-b = caution · √(moved·m) is `caution` standard deviations of T under that gain. From −WALL·b on a convex potential Φ rises: an
-action pays for its step on Φ, so one that would lead across 0 is blocked and one that leads back is credited.
-Without caution there is no wall.
+b = caution · √(moved·m) is `caution` standard deviations of T under that gain, and more where T was seen to rise further
+(`wander`). From −WALL·b on a convex potential Φ rises: an action pays for its step on Φ, and one that leads back is credited. An
+action whose known costs would lead T across 0 is not taken where another keeps all such totals at or below 0.
+Without caution there is neither.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from tightrope.kernels import standardised
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.draws import uniforms
 from tightrope.kernels.exact_sums import total_after
-from tightrope.kernels.layout import tied_with
 from tightrope.kernels.linear_algebra import inner
+from tightrope.kernels.shadow_trace import (
+    best_mean,
+    draw_values,
+    trace_parts,
+)
 from tightrope.kernels.standardised import (
     SMALLEST,
     ZERO,
@@ -33,6 +38,7 @@ from tightrope.kernels.standardised import (
     predict_rewards,
     predictions_room,
 )
+from tightrope.kernels.wander import is_above, rise_after, widened, window_ends
 from tightrope.validation import LARGEST
 
 # the head of core
@@ -50,13 +56,21 @@ from tightrope.validation import LARGEST
     MARK,  # its fingerprint
     NEXT_SOLVE,  # the round in which the next solve starts
     LEAST_CHANCE,  # the probability with which the action is any that takes no total above 0
-) = range(13)
-HEAD = 13
+    AVOIDABLE,  # rounds whose action led a known total above 0, though another on offer would have led none there
+    RECALL,  # a full memory takes a round with at least this probability for each round it holds
+) = range(15)
+HEAD = 15
 # vectors of K: known cumulative costs and the rests of these sums (`exact_sums`), estimates booked for outcomes to come,
 # Σ mean size, Σ mean square size and Σ of realised squares; shadow price, correction, the clock of the correction, whether the rule
-# can't be met, whether it is seen before acting; then the half-life, if there is one
+# can't be met, whether it is seen before acting; the present rise of the total, the highest of this window of rounds and of the one
+# before (`wander`), and how it is paced; then the half-life, if there is one
 TOTALS, RESTS, BOOKED, SIZE, SQUARE, MOVED, PRICE, CORRECTION, CLOCK, INFEASIBLE, KNOWN = range(11)
-VECTORS = 11
+RISE, HIGHEST, EARLIER, PACING = range(11, 15)
+VECTORS = 15
+
+# How a rule is paced: not at all, since its total has no end; by a price that is set before each decision and stands by itself; or
+# by such a price, and no action takes its total, that of the window in progress, above 0 unless all do.
+NOT_PACED, PRICED, STOPPED = 0.0, 1.0, 2.0
 
 GAIN = 4.0
 # With a half-life, a total is at most this many typical costs away from 0: further away makes no difference.
@@ -79,11 +93,13 @@ LN2, SOLVES_IN_HALF_LIFE = math.log(2.0), 4.0
 CAP, AT_CAP, ENOUGH_ROUNDS, ERRORS_ABOVE = 20.0, 0.999, 8.0, 2.0
 # ρ falls to no less than this fraction of itself in one solve.
 LEAST_RHO = 1e-9
+# Rewards that differ by less than this fraction of the largest are the same.
+SAME = 1e-12
 # The excess of any action that is above zero at all.
 LEAST_EXCESS = 1e-300
-# The slots of a round's draws: whether and where it enters the memory, two normals each, whether its action is any, and those of a
-# solve that starts in it.
-MEMORY_SLOT, CHOICE_SLOT, LEAST_SLOT, SOLVE_SLOT = 0, 1, 2**31 - 1, 2**31
+# The slots of a round's draws besides those of its values: whether and where it enters the memory, whether its action is any, and
+# those of a solve that starts in it.
+MEMORY_SLOT, LEAST_SLOT, SOLVE_SLOT = 0, 2**31 - 1, 2**31
 # How many numbers all remembered rounds may take together, and the least number of rounds.
 MOST_NUMBERS, LEAST_CAPACITY = 4_000_000, 64
 # The multiplications of a solve that a decision may wait for, about half a millisecond; how many of these budgets the last one
@@ -91,14 +107,15 @@ MOST_NUMBERS, LEAST_CAPACITY = 4_000_000, 64
 BUDGET, LAST_BUDGETS, USUAL_PASSES, ROW_WORK = 500_000.0, 20.0, 24.0, 24.0
 
 
-def new_core(K, explore, caution, memory, guard, known, half_life=None, least_chance=0.0):
-    """The state before the first round."""
+def new_core(K, explore, caution, memory, guard, known, half_life=None, least_chance=0.0, paced=NOT_PACED):
+    """The state before the first round; `paced` says how each rule is."""
     core = np.zeros(HEAD + VECTORS * K + (half_life is not None))
     core[[CONSTRAINTS, RHO, EXPLORE, CAUTION, GUARD]] = K, 1.0, explore, caution, guard
     core[[CAPACITY, SLOT, NEXT_SOLVE, LEAST_CHANCE]] = -memory, -1.0, 2.0, least_chance
     if half_life is not None:
         core[-1] = half_life
     vector(core, KNOWN)[:] = known
+    vector(core, PACING)[:] = paced
     return core
 
 
@@ -118,25 +135,6 @@ def at(core, which):
 def half_life(core):
     """Rounds after which what was remembered and measured counts half; ∞ if it always counts in full."""
     return core[at(core, VECTORS)] if core.shape[0] > at(core, VECTORS) else math.inf
-
-
-# Behind a decision: r̂, mean, standard deviation, drawn value (J each), a mark (J,), costs (J, K), then by rule λ, p, q, T, where
-# the wall starts (z) and its slope ρ/m, 0 for a rule that can't be met. The mark of an action is 0 if it may not be taken, 1 if it
-# is taken when its value is the highest; below 1 it is also the probability with which it is taken whatever its value.
-
-
-@inlined
-def trace_parts(J, K):
-    """The addresses of means, deviations, values, marks, costs and the vectors by rule; r̂ comes first."""
-    return J, 2 * J, 3 * J, 4 * J, 5 * J, 5 * J + J * K
-
-
-TRACE_VECTORS = 6
-
-
-def trace_size(J, K):
-    """How many numbers are behind a decision."""
-    return trace_parts(J, K)[5] + TRACE_VECTORS * K
 
 
 ENTERS, CHOOSE = -2, np.int64(-1)
@@ -289,7 +287,7 @@ def step(J, spreads, core, trace, seed, forced):
     row = any_row(J, core, trace, row, seed)
     if forced >= 0:
         row = forced
-    count(J, core, trace, row, seed)
+    count(J, spreads, core, trace, row, seed)
     return row
 
 
@@ -303,8 +301,9 @@ def weigh(J, spreads, core, trace):
         measure(J, spreads, core, trace, W)
         set_prices(core, trace, rules)
     explore = core[EXPLORE]
+    open_rows = 0
     for j in range(J):
-        trace[marks + j] = 1.0
+        above = 0
         mean = trace[j]
         s = explore * trace[deviations + j]
         variance = s * s
@@ -313,31 +312,82 @@ def weigh(J, spreads, core, trace):
             price = trace[rules + k]
             mean -= price * w
             start = trace[rules + 4 * K + k]
-            if trace[rules + 5 * K + k] > 0.0:
-                T = trace[rules + 3 * K + k]
-                mean -= trace[rules + 5 * K + k] * (wall(T + w, start) - wall(T, start))
+            T = trace[rules + 3 * K + k]
+            slope = trace[rules + 5 * K + k]
+            if slope > 0.0:
+                mean -= slope * (wall(T + w, start) - wall(T, start))
+            # A rule that seems impossible to meet is given up only where its total is above 0.
+            if is_above(T + w, start) and start > 0.0 and (slope > 0.0 or not is_above(T, start)):
+                above += core[at(core, KNOWN) + k] != 0.0
+            above += core[at(core, PACING) + k] == STOPPED and T + w > 0.0
             if spreads[j * K + k] > 0.0:
                 s = explore * draw_scale(core, trace, rules, k) * price * spreads[j * K + k]
                 variance += s * s
         trace[means + j] = mean
         trace[deviations + j] = math.sqrt(variance)
-    if core[GUARD] != 0.0 and K > 0:
+        trace[marks + j] = 0.0 if above > 0 else 1.0
+        open_rows += above == 0
+    if (core[GUARD] != 0.0 and K > 0) or open_rows == 0:
         keep_least_excess(J, core, trace)
     if core[LEAST_CHANCE] > 0.0:
         share_least_chance(J, spreads, core, trace)
 
 
 @inlined
-def count(J, core, trace, row, seed):
+def may_stop(core, k):
+    """Whether this rule may: one that is paced so, or with the guard on one that is known before acting."""
+    pacing = core[at(core, PACING) + k]
+    return pacing == STOPPED or (
+        core[GUARD] != 0.0 and pacing == NOT_PACED and core[at(core, KNOWN) + k] != 0.0
+    )
+
+
+@inlined
+def count(J, spreads, core, trace, row, seed):
     """The last part of `step`: the costs of the row taken, and whether the round is remembered."""
     K = int(core[CONSTRAINTS])
-    W = trace_parts(J, K)[4]
+    _, _, _, _, W, rules = trace_parts(J, K)
+    ends = window_ends(core[ROUNDS], half_life(core))
+    above = 0
     for k in range(K):
+        w = trace[W + row * K + k]
+        note_rise(core, k, w - spreads[row * K + k], trace[rules + 3 * K + k], trace[rules + 4 * K + k], ends)
         if core[at(core, KNOWN) + k] != 0.0:
-            add_to_total(core, k, trace[W + row * K + k])
+            over = is_above(trace[rules + 3 * K + k] + w, trace[rules + 4 * K + k])
+            above += over and core[at(core, PACING) + k] == NOT_PACED
+            add_to_total(core, k, w)
         else:
-            core[at(core, BOOKED) + k] += trace[W + row * K + k]
+            core[at(core, BOOKED) + k] += w
+    if above > 0:
+        core[AVOIDABLE] += none_above(J, core, trace)
     enter_memory(J, core, seed)
+
+
+@kernel
+def none_above(J, core, trace):
+    """Whether an action on offer leads no total above 0, for rules known before acting."""
+    K = int(core[CONSTRAINTS])
+    _, _, _, _, W, rules = trace_parts(J, K)
+    for j in range(J):
+        above = 0
+        for k in range(K):
+            total = trace[rules + 3 * K + k] + trace[W + j * K + k]
+            counts = core[at(core, KNOWN) + k] != 0.0 and core[at(core, PACING) + k] == NOT_PACED
+            above += counts and is_above(total, trace[rules + 4 * K + k])
+        if above == 0:
+            return True
+    return False
+
+
+@inlined
+def note_rise(core, k, step, total, start, ends):
+    """Count a step of rule k, as far as it is sure; up only from where the total is steered to. ends: with it a window does."""
+    rise, highest = at(core, RISE) + k, at(core, HIGHEST) + k
+    core[rise] = rise_after(core[rise], step, WALL * total + start > 0.0)
+    core[highest] = max(core[rise], core[highest])
+    if ends:
+        core[at(core, EARLIER) + k] = core[highest]
+        core[highest] = 0.0
 
 
 @inlined
@@ -387,13 +437,14 @@ def set_prices(core, trace, rules):
     rho = core[RHO]
     for k in range(K):
         m = typical_size(core, k)
-        total = core[at(core, TOTALS) + k] + core[at(core, BOOKED) + k]
+        paced = core[at(core, PACING) + k] != NOT_PACED
+        total = core[at(core, TOTALS) + k] + (0.0 if paced else core[at(core, BOOKED) + k])
         p = core[at(core, PRICE) + k]
         correction = at(core, CORRECTION) + k
-        price = 0.0
+        price = p if paced else 0.0
         start = 0.0
         slope = 0.0
-        if m > 0.0:
+        if m > 0.0 and not paced:
             moved2 = max(core[at(core, MOVED) + k], core[at(core, SQUARE) + k])
             moved = math.sqrt(moved2)
             buffer = buffer_of(core, k, m)
@@ -420,11 +471,12 @@ def set_prices(core, trace, rules):
 
 @kernel
 def buffer_of(core, k, m):
-    """b: `caution` standard deviations of the total, as it fluctuates under the gain V."""
+    """b: `caution` standard deviations of the total, as it fluctuates under the gain V, and at least what it was seen to rise."""
     square = core[at(core, SQUARE) + k]
     moved = core[at(core, MOVED) + k]
     noise = math.sqrt(max(1.0, moved / square))
-    return core[CAUTION] * noise * math.sqrt(math.sqrt(max(moved, square)) * m)
+    buffer = core[CAUTION] * noise * math.sqrt(math.sqrt(max(moved, square)) * m)
+    return widened(buffer, core[CAUTION], max(core[at(core, HIGHEST) + k], core[at(core, EARLIER) + k]))
 
 
 @inlined
@@ -445,7 +497,7 @@ def draw_scale(core, trace, rules, k):
 
 @kernel
 def keep_least_excess(J, core, trace):
-    """Mark the actions that take no total above 0, for rules known before acting; if there are none, those with the least sum.
+    """Mark the actions that take no total above 0, for rules that may stop one; if there are none, those with the least sum.
 
     Each rule counts in its own size. Totals are compared exactly: nothing above zero is forgiven.
     """
@@ -455,7 +507,7 @@ def keep_least_excess(J, core, trace):
     for j in range(J):
         excess = 0.0
         for k in range(K):
-            if core[at(core, KNOWN) + k] != 0.0:
+            if may_stop(core, k):
                 total, rest = at(core, TOTALS) + k, at(core, RESTS) + k
                 over, _ = total_after(core[total], core[rest], trace[W + j * K + k])
                 if over > 0.0:
@@ -514,52 +566,6 @@ def any_row(J, core, trace, row, seed):
 
 
 @kernel
-def draw_values(J, K, trace, seed, t):
-    """Draw a value for each action; returns the lowest row among the highest of those that may be taken."""
-    means, deviations, values, marks, _, _ = trace_parts(J, K)
-    other = 0.0
-    best = -math.inf
-    for j in range(J):
-        if j % 2 == 0:
-            z, other = two_normals(seed, t, CHOICE_SLOT + j // 2)
-        else:
-            z = other
-        v = trace[means + j] + trace[deviations + j] * z
-        trace[values + j] = v
-        if trace[marks + j] != 0.0:
-            best = max(best, v)
-    least = tied_with(best)
-    for j in range(J):
-        if trace[marks + j] != 0.0 and trace[values + j] >= least:
-            return j
-    return 0
-
-
-@kernel
-def best_mean(J, K, trace):
-    """The row the estimates choose: the highest mean among those that may be taken, the first of equals."""
-    means, _, _, marks, _, _ = trace_parts(J, K)
-    best = -math.inf
-    for j in range(J):
-        if trace[marks + j] != 0.0:
-            best = max(best, trace[means + j])
-    least = tied_with(best)
-    for j in range(J):
-        if trace[marks + j] != 0.0 and trace[means + j] >= least:
-            return j
-    return 0
-
-
-@inlined
-def two_normals(seed, t, slot):
-    """Two independent standard normals for one slot of round t (Box–Muller)."""
-    u, v = uniforms(seed, 0, t, slot)
-    radius = math.sqrt(-2.0 * math.log(1.0 - u))
-    angle = 2.0 * math.pi * v
-    return radius * math.cos(angle), radius * math.sin(angle)
-
-
-@kernel
 def enter_memory(J, core, seed):
     """Where the current round enters the memory, into core[SLOT]; −1 if it does not."""
     K = int(core[CONSTRAINTS])
@@ -573,7 +579,8 @@ def enter_memory(J, core, seed):
         core[REMEMBERED] += 1.0
         return
     u, v = uniforms(seed, 0, core[ROUNDS], MEMORY_SLOT)
-    if u * core[ROUNDS] < FADE * core[CAPACITY] or u * half_life(core) < LN2 * core[CAPACITY]:
+    recalled = u * core[ROUNDS] < FADE * core[CAPACITY] or u < core[RECALL] * core[CAPACITY]
+    if recalled or u * half_life(core) < LN2 * core[CAPACITY]:
         core[SLOT] = math.floor(v * core[CAPACITY])
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 
-from tightrope.kernels import layout, prices, shadow, shadow_solve, standardised
+from tightrope.kernels import layout, prices, shadow, shadow_solve, shadow_trace, standardised
 from tightrope.kernels.compile import inlined, kernel, released
 from tightrope.kernels.draws import draw_reward, pick, uniforms
 from tightrope.kernels.loops import add_to_tally, chosen_costs, record
@@ -56,7 +56,7 @@ def simulate_shadow_price(env, policy, workspace, run):
         n = ids.shape[0]
         if K_policy > 0:
             work_on_prices(env, policy, workspace)
-        _, deviations, _, _, W, _ = shadow.trace_parts(n, K_policy)
+        _, deviations, _, _, W, _ = shadow_trace.trace_parts(n, K_policy)
         for i in range(n):
             for k in range(K_policy):
                 trace[W + i * K_policy + k] = means[(c * J + ids[i]) * K + k]
@@ -72,7 +72,7 @@ def simulate_shadow_price(env, policy, workspace, run):
                 flat, spread, psi, b, one_cost, ids, policy.columns, trace, W, room, ZERO, K_policy, free
             )
         row = shadow.step(n, room, core, trace, policy.seed, shadow.CHOOSE)
-        best = shadow.best_mean(n, K_policy, trace)
+        best = shadow_trace.best_mean(n, K_policy, trace)
         look_ahead(reward_flat, reward_spread, phi, x, one, ids, best, free)
         if core[shadow.SLOT] >= 0.0:
             remember(policy.memory, int(core[shadow.SLOT]), policy.memory.twins[c])

@@ -20,9 +20,12 @@ from tightrope.kernels.shadow import (
     INFEASIBLE,
     LAST_BUDGETS,
     LEAST_RHO,
+    NOT_PACED,
+    PACING,
     PRICE,
     RHO,
     ROW_WORK,
+    SAME,
     SOLVE_SLOT,
     SOLVES,
     SOLVES_IN_HALF_LIFE,
@@ -30,9 +33,9 @@ from tightrope.kernels.shadow import (
     USUAL_PASSES,
     at,
     half_life,
-    two_normals,
     typical_size,
 )
+from tightrope.kernels.shadow_trace import two_normals
 from tightrope.kernels.standardised import SMALLEST, ZERO, predict_costs, predict_rewards
 
 
@@ -94,7 +97,8 @@ def draw_round(J, means, deviations, spreads, core, columns, rewards, costs, row
             else:
                 k = columns[i - 1]
                 costs[(row + j) * K + k] += COST_DRAWS * explore * spreads[j * K + k] * z
-    return high - low
+    # Rewards that differ by rounding alone do not differ.
+    return high - low if high - low > SAME * max(abs(high), abs(low)) else 0.0
 
 
 @kernel
@@ -155,13 +159,16 @@ def typical_difference(core, spread, weight):
 
 @kernel
 def begin_solve(core, solver, rho, room):
-    """Start to solve for the prices of a sample that is fully drawn, from the current prices. room has 3K numbers."""
+    """Start to solve for the prices of a sample that is fully drawn, from the current prices. room has 3K numbers.
+
+    Rules that are paced get no price here.
+    """
     K = int(core[CONSTRAINTS])
     size, cap, margin = room[:K], room[K : 2 * K], room[2 * K : 3 * K]
     for k in range(K):
         m = typical_size(core, k)
         size[k] = m
-        cap[k] = CAP * rho / m if m > 0.0 else 0.0
+        cap[k] = CAP * rho / m if m > 0.0 and core[at(core, PACING) + k] == NOT_PACED else 0.0
         margin[k] = 0.0
     prices.begin_prices(solver, core[at(core, PRICE) : at(core, PRICE) + K], cap, size, margin, rho)
 

@@ -3,10 +3,11 @@
 It predicts a mean and a standard deviation in the user's units. Neither depends on the unit of any feature, or on the unit and
 offset of centred outcomes. Three things make this work.
 
-- Each feature is divided by its root mean square over all rows learnt, and a constant 1 is appended. The ridge is RIDGE in that
-  unit, however many features there are. A block updates its units each time the number of rows it has learnt has grown by half. A
-  feature that was 0 in all rows so far gets the unit it would have if it were learnt now. Without the constant an action with φ = 0
-  would be worth the mean outcome for ever.
+- Each feature is centred on its mean and divided by its standard deviation over all rows learnt, and a constant is appended. The
+  ridge is RIDGE in that unit, however many features there are, and RIDGE_OF_ARMS for the effect of the constant. A block updates
+  its units each time the number of rows it has learnt has grown by half; before the first time it takes a feature as it is, in
+  units of its root mean square. A feature that was 0 in all rows so far gets the unit it would have if it were learnt now. Without
+  the constant an action with φ = 0 would be worth the mean outcome for ever.
 - Outcomes are centred on their running mean c. The model keeps θ for the raw outcomes and θ¹ for an outcome that is
   always 1, both by the same rank-one updates: θ for the centred outcomes is θ − c θ¹, whatever c has become.
 - The noise σ̂² is a mean of e²/(1 + h), where e is the error of a prediction made before learning its outcome, h = xᵀΣ⁻¹x, with
@@ -30,11 +31,7 @@ t has weight t in both. A block that the estimates never choose keeps e = 1. e i
 a quarter.
 
 A model is two vectors. `flat` is a ridge model's, as everywhere in the kernels, with M + 1 outputs, the last of which learns the
-constant 1. `spread` has a head; for each output the running mean, the sum of squares about it (about 0 if outcomes are not
-centred), the weighted sum of e²/(1 + h), and the prior standard deviation (0: none declared); for each feature the sum of
-squares; the sum for M; and for each block the rows learnt, the number at which it updates its units, e, its units (1/unit, 0 if
-there is none yet) and the sum for G, in the user's units. A model that forgets does not look ahead, because what it learns does
-not last: it has no such sums. It has `forgetting`'s ages at the end, and all its sums over outcomes fade.
+constant 1. `spread` is laid out in `kernels.spread`.
 """
 
 from __future__ import annotations
@@ -49,18 +46,34 @@ from tightrope.kernels.layout import LEARNT, STAT_SIZE, ridge_parts
 from tightrope.kernels.layout import STAT as FLAT_HEAD
 from tightrope.kernels.linear_algebra import add_scaled, inner, invert, matvec, rows_as_columns
 from tightrope.kernels.models import ridge_learn, ridge_refresh
-
-# The head of spread. ROUNDS: how many offers the look ahead has seen; NEXT_LOOK: when e is recomputed.
-OUTPUTS, CENTRED, FEATURES, BLOCKS, FORGETS, LEARNT_OUTCOMES, ERROR_WEIGHT, ROUNDS, NEXT_LOOK = range(9)
-SPREAD_HEAD = 9
-# a block of spread, before its units
-BLOCK_LEARNT, BLOCK_NEXT, BLOCK_LEFT = range(3)
-BLOCK_HEAD = 3
+from tightrope.kernels.spread import (
+    BLOCK_HEAD,
+    BLOCK_LEARNT,
+    BLOCK_LEFT,
+    BLOCK_NEXT,
+    BLOCKS,
+    CENTRED,
+    ERROR_WEIGHT,
+    FEATURES,
+    FORGETS,
+    LEARNT_OUTCOMES,
+    NEXT_LOOK,
+    OUTPUTS,
+    ROUNDS,
+    SPREAD_HEAD,
+    ages_at,
+    block_at,
+    forgets,
+    spread_parts,
+    squares_at,
+)
 
 # Passed as arguments: Numba would compile a function again for each literal number, but not for these.
 ZERO, ONE = np.int64(0), np.int64(1)
-# The ridge, in rows of usual size; and the ridge of arms, which have only the constant.
-RIDGE, RIDGE_OF_ARMS = 3.0, 1.0
+# The ridge, in rows of usual size; and that of the constant, which is all that arms have.
+RIDGE, RIDGE_OF_ARMS = 4.0, 1.0
+# The constant beside features: the one ridge for all then is RIDGE_OF_ARMS for its effect.
+CONSTANT = math.sqrt(RIDGE / RIDGE_OF_ARMS)
 # xᵀΣ⁻¹x counts as at most this.
 WIDEST = 1.0
 # A block updates its units when it has learnt this many times the rows.
@@ -68,61 +81,13 @@ UNITS_GROWTH = 1.5
 # How far the look ahead goes, in rounds so far; the round of the first one; and the growth from one to the next.
 LOOK, FIRST_LOOK, LOOK_GROWTH = 10.0, 8.0, 1.25
 # Rewards are drawn with this part of the deviation that is left.
-DRAWN = 0.7
+DRAWN = 0.75
 # A feature counts as at most this many times its unit, so that squares and sums stay finite; below SMALLEST it counts as 0.
 LARGEST_RATIO, SMALLEST = 1e12, 1e-50
 # Noise below this fraction of the mean square is rounding.
 ROUNDING = 1e-20
-
-
-def spread_size(G, p, M, ages=0):
-    """Length of `spread` for G blocks, p features, M outputs and this many ages; 0 ages if the model does not forget."""
-    q2 = 0 if ages else (p + 1) ** 2
-    return SPREAD_HEAD + 4 * M + p + q2 + G * (BLOCK_HEAD + p + q2) + ages
-
-
-@inlined
-def forgets(spread):
-    """Whether the model forgets."""
-    return spread[FORGETS] > 0.0
-
-
-@inlined
-def squares_at(spread):
-    """Where the sums of squares of features start; the sum for M follows them."""
-    return SPREAD_HEAD + 4 * int(spread[OUTPUTS])
-
-
-@inlined
-def blocks_at(spread):
-    """Where the blocks of spread start, and how long each is."""
-    p = int(spread[FEATURES])
-    sums = 0 if forgets(spread) else (p + 1) * (p + 1)
-    return squares_at(spread) + p + sums, BLOCK_HEAD + p + sums
-
-
-@inlined
-def block_at(spread, g):
-    """Where block g of spread starts."""
-    first, size = blocks_at(spread)
-    return first + g * size
-
-
-@inlined
-def ages_at(spread):
-    """Where the ages of a model that forgets start; the end of the vector if it does not forget."""
-    return block_at(spread, int(spread[BLOCKS]))
-
-
-def spread_views(spread):
-    """By name: what all blocks share, the blocks, and the ages."""
-    first, size = blocks_at(spread)
-    end = ages_at(spread)
-    return {
-        "spread": spread[LEARNT_OUTCOMES:first],
-        "blocks": spread[first:end].reshape(-1, size),
-        "ages": spread[end:],
-    }
+# A feature whose variance is below this fraction of its mean square has not varied.
+UNVARIED = 1e-12
 
 
 @inlined
@@ -167,17 +132,16 @@ def begin_model(flat, spread, G, p, M, centred, forgetful, prior):
         spread[own + BLOCK_LEFT] = 1.0
 
 
-@inlined
-def spread_parts(spread):
-    """M, and where the means, the sums of squares, the sums of squared errors and the priors are."""
-    M = int(spread[OUTPUTS])
-    return M, SPREAD_HEAD, SPREAD_HEAD + M, SPREAD_HEAD + 2 * M, SPREAD_HEAD + 3 * M
-
-
 @kernel
 def ridge_of(p):
     """λ, in the model's own units."""
     return RIDGE if p > 0 else RIDGE_OF_ARMS
+
+
+@kernel
+def constant_of(p):
+    """The constant that is appended to p features."""
+    return CONSTANT if p > 0 else 1.0
 
 
 # Units
@@ -204,8 +168,8 @@ def extend_row(flat, spread, g, X, x, p, out, at):
         scale = spread[units + i]
         if scale == 0.0:
             scale = per_unit(flat, spread, g, i, X[x + i])
-        out[at + i] = max(-LARGEST_RATIO, min(LARGEST_RATIO, X[x + i] * scale))
-    out[at + p] = 1.0
+        out[at + i] = max(-LARGEST_RATIO, min(LARGEST_RATIO, X[x + i] * scale + spread[units + p + i]))
+    out[at + p] = constant_of(p)
 
 
 @kernel
@@ -217,6 +181,7 @@ def note_row(flat, spread, g, X, x, p):
     for i in range(p):
         if abs(X[x + i]) > SMALLEST:
             spread[squares + i] += X[x + i] * X[x + i]
+            spread[squares + p + i] += X[x + i]
             if spread[own + BLOCK_HEAD + i] == 0.0:
                 spread[own + BLOCK_HEAD + i] = math.sqrt(n / spread[squares + i])
     spread[own + BLOCK_LEARNT] += 1.0
@@ -229,34 +194,61 @@ def units_are_due(spread, g):
     return spread[FEATURES] > 0.0 and spread[own + BLOCK_LEARNT] >= spread[own + BLOCK_NEXT]
 
 
+@inlined
+def scale_and_shift(n, squares, total):
+    """What a feature is multiplied with, and what is added then: its mean becomes 0, its standard deviation 1.
+
+    n rows with the sum of squares and the sum of the feature. One that has hardly varied keeps its root mean square as unit.
+    """
+    square = squares / n
+    mean = total / n
+    variance = square - mean * mean
+    scale = 1.0 / math.sqrt(variance if variance > UNVARIED * square else square)
+    return scale, -mean * scale
+
+
 @kernel
 def renew_units(flat, spread, g, scratch):
-    """Restate Σ and b of block g in units of the current mean squares, with the same ridge; Σ⁻¹ and Θ must be refreshed after.
+    """Restate Σ and b of block g for features of mean 0 and standard deviation 1, with the same ridge.
 
-    scratch has q numbers.
+    Σ⁻¹ and Θ must be refreshed after. scratch has 2q numbers.
     """
     _, q, outputs, _, _, sigma, b, _ = ridge_parts(flat)
+    p = q - 1
     own = block_at(spread, g)
+    units = own + BLOCK_HEAD
     squares = squares_at(spread)
-    ridge = ridge_of(q - 1)
+    ridge = ridge_of(p)
+    constant = constant_of(p)
     n = flat[FLAT_HEAD + LEARNT]
     spread[own + BLOCK_NEXT] = math.floor(UNITS_GROWTH * spread[own + BLOCK_LEARNT]) + 1.0
-    scratch[q - 1] = 1.0
-    for i in range(q - 1):
-        before = spread[own + BLOCK_HEAD + i]
+    # What a feature was becomes factor · feature + term · constant.
+    for i in range(p):
+        before = spread[units + i]
         scratch[i] = 1.0
+        scratch[q + i] = 0.0
         if before > 0.0:
-            spread[own + BLOCK_HEAD + i] = math.sqrt(n / spread[squares + i])
-            scratch[i] = spread[own + BLOCK_HEAD + i] / before
+            scale, shift = scale_and_shift(n, spread[squares + i], spread[squares + p + i])
+            scratch[i] = scale / before
+            scratch[q + i] = (shift - scratch[i] * spread[units + p + i]) / constant
+            spread[units + i] = scale
+            spread[units + p + i] = shift
+    at = sigma + g * q * q
+    last = at + p * q
     for i in range(q):
-        row = sigma + (g * q + i) * q
-        flat[row + i] -= ridge
+        flat[at + i * (q + 1)] -= ridge
+    for i in range(q):
+        for j in range(p):
+            flat[at + i * q + j] = scratch[j] * flat[at + i * q + j] + scratch[q + j] * flat[at + i * q + p]
+    for i in range(p):
         for j in range(q):
-            flat[row + j] *= scratch[i] * scratch[j]
-        flat[row + i] += ridge
+            flat[at + i * q + j] = scratch[i] * flat[at + i * q + j] + scratch[q + i] * flat[last + j]
+    for i in range(q):
+        flat[at + i * (q + 1)] += ridge
     for i in range(g * outputs, (g + 1) * outputs):
-        for j in range(q):
-            flat[b + i * q + j] *= scratch[j]
+        row = b + i * q
+        for j in range(p):
+            flat[row + j] = scratch[j] * flat[row + j] + scratch[q + j] * flat[row + p]
 
 
 # Predictions
@@ -362,13 +354,16 @@ def predict_eight(flat, spread, X, x, rows, room):
         column = T + 8 * i
         scale = spread[units + i]
         if scale > 0.0:
-            lanes.store8(room, column, lanes.load8(room, column) * lanes.spread8(scale))
+            shift = spread[units + p + i]
+            lanes.store8(
+                room, column, lanes.load8(room, column) * lanes.spread8(scale) + lanes.spread8(shift)
+            )
         else:
             for r in range(column, column + 8):
                 room[r] *= per_unit(flat, spread, 0, i, room[r])
         for r in range(column, column + 8):
             room[r] = max(-LARGEST_RATIO, min(LARGEST_RATIO, room[r]))
-    lanes.store8(room, T + 8 * p, lanes.spread8(1.0))
+    lanes.store8(room, T + 8 * p, lanes.spread8(constant_of(p)))
     whole = lanes.spread8(0.0)
     norm = lanes.spread8(0.0)
     i = 0
@@ -503,9 +498,9 @@ def look_ahead(flat, spread, phi, a, one_row, ids, best, room):
     t = spread[ROUNDS] + 1.0
     spread[ROUNDS] = t
     one = 0 if one_row else int(t) % ids.shape[0]
-    add_row(spread, squares_at(spread) + p, phi, a + one * p, p, t)
+    add_row(spread, squares_at(spread) + 2 * p, phi, a + one * p, p, t)
     g = ids[best] if flat[0] > 1.0 else 0
-    add_row(spread, block_at(spread, g) + BLOCK_HEAD + p, phi, a if one_row else a + best * p, p, t)
+    add_row(spread, block_at(spread, g) + BLOCK_HEAD + 2 * p, phi, a if one_row else a + best * p, p, t)
     if t >= spread[NEXT_LOOK]:
         spread[NEXT_LOOK] = math.floor(LOOK_GROWTH * t) + 1.0
         for g in range(int(spread[BLOCKS])):
@@ -533,24 +528,33 @@ def part_left(flat, spread, g, room):
         return 1.0
     t = spread[ROUNDS]
     of_all = 2.0 / (t * (t + 1.0))
-    moments = squares_at(spread) + p
-    chosen = own + BLOCK_HEAD + p
     A = q * q
-    units = 2 * A
+    scales = 2 * A
     for i in range(p):
-        room[units + i] = per_unit(flat, spread, g, i, 0.0)
-    room[units + p] = 1.0
-    for i in range(q):
-        for j in range(q):
-            scale = of_all * room[units + i] * room[units + j]
-            room[i * q + j] = scale * spread[moments + i * q + j]
-            room[A + i * q + j] = (
-                flat[sigma + g * A + i * q + j] + LOOK * t * scale * spread[chosen + i * q + j]
-            )
+        room[scales + i] = per_unit(flat, spread, g, i, 0.0)
+        room[scales + q + i] = spread[own + BLOCK_HEAD + p + i]
+    room[scales + p], room[scales + q + p] = constant_of(p), 0.0
+    in_units(spread, squares_at(spread) + 2 * p, room, scales, q, of_all, room, 0)
+    in_units(spread, own + BLOCK_HEAD + 2 * p, room, scales, q, LOOK * t * of_all, room, A)
+    for i in range(A):
+        room[A + i] += flat[sigma + g * A + i]
     now = inner(flat, inverse + g * A, room, 0, A)
     invert(room, A, q, room, A, room[2 * A :])
     left = inner(room, A, room, 0, A)
     return math.sqrt(min(1.0, max(0.0, left / now))) if now > 0.0 else 1.0
+
+
+@inlined
+def in_units(sums, a, units, u, q, weight, out, at):
+    """A sum of zzᵀ at sums[a], z with the constant last, times weight, in units: factors at units[u], then what is added."""
+    last = q - 1
+    for i in range(q):
+        f, c = units[u + i], units[u + q + i]
+        for j in range(q):
+            h, d = units[u + j], units[u + q + j]
+            one = h * sums[a + i * q + j] + d * sums[a + i * q + last]
+            other = h * sums[a + last * q + j] + d * sums[a + last * q + last]
+            out[at + i * q + j] = weight * (f * one + c * other)
 
 
 @inlined
@@ -657,19 +661,20 @@ def shift_output(flat, spread, i, by):
     match, so that a prediction moves by the full amount even if little was learnt.
     """
     G, q, outputs, theta, _, sigma, b, _ = ridge_parts(flat)
+    of_constant = by / constant_of(q - 1)
     M, mean, squares, _, _ = spread_parts(spread)
     centred = spread[CENTRED] > 0.0
     for g in range(G):
         row = (g * outputs + i) * q
         one = (g * outputs + M) * q
         if not centred:
-            flat[theta + row + q - 1] += by
+            flat[theta + row + q - 1] += of_constant
         for c in range(q):
             if centred:
                 flat[theta + row + c] += by * flat[theta + one + c]
                 flat[b + row + c] += by * flat[b + one + c]
             else:
-                flat[b + row + c] += by * flat[sigma + (g * q + c) * q + q - 1]
+                flat[b + row + c] += of_constant * flat[sigma + (g * q + c) * q + q - 1]
     n = spread[LEARNT_OUTCOMES]
     if not centred:
         spread[squares + i] += n * by * (2.0 * spread[mean + i] + by)

@@ -19,22 +19,12 @@ import msgspec
 from numpy.typing import NDArray
 
 from tightrope.actions import count
-from tightrope.errors import InvalidInput, TightropeError
+from tightrope.errors import InvalidInput
 from tightrope.ledger.account import ONE, ZERO, Address, ExactAccount, amount
 from tightrope.rules import Rule, Rules
 from tightrope.rules.rule import members
 from tightrope.rules.usage import of_row
 from tightrope.spec import RuleSpec, Spec
-
-
-class Exhausted(TightropeError):
-    """Hard caps leave no action that may be taken."""
-
-    def __init__(self, caps: Sequence[HardCap], what: str) -> None:
-        self.caps = tuple(caps)
-        used = [f"{cap.taken.normalize():f} of {cap.allowed.normalize():f}" for cap in caps]
-        spent = ", ".join(f"{cap.name} ({one} used or reserved)" for cap, one in zip(caps, used))
-        super().__init__(f"{what} would exceed a hard cap: {spent}")
 
 
 class Withheld(msgspec.Struct, array_like=True):
@@ -54,7 +44,8 @@ def hard_caps(spec: Spec) -> list[HardCap]:
     rules = spec.rules
     if rules is None:
         return []
-    marked = [(i, one) for i, one in enumerate(spec.rule_specs) if one.hard or one.total is not None]
+    caps = (one.rule.per is None and (one.hard or one.total is not None) for one in spec.rule_specs)
+    marked = [(i, spec.rule_specs[i]) for i, capped in enumerate(caps) if capped]
     try:
         return [HardCap(one, rules, f"rule[{i}]") for i, one in marked]
     except InvalidInput as error:

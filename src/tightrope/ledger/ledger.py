@@ -1,6 +1,7 @@
 """The accounts of all rules: what was used, reserved, allowed and left of each, and which actions may still be taken.
 
-Today every account belongs to one rule, for all keys and all time. Any code that asks whether a rule is kept asks here.
+Any code that asks whether a rule is kept asks here. Limits per window and key are in `windows`; every other account belongs to one
+rule, for all keys and all time.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.errors import InvalidInput
+from tightrope.errors import Exact, Exhausted, InvalidInput
 from tightrope.ledger.account import Account, Address, Counts, LimitAccount, Summed, amount
 from tightrope.ledger.carry_over import Spent, carried_over
-from tightrope.ledger.hard_caps import Exhausted, Withheld, hard_caps
+from tightrope.ledger.hard_caps import Withheld, hard_caps
 from tightrope.ledger.totals import Totals
+from tightrope.ledger.window_changes import carry_windows
+from tightrope.ledger.windows import Windows, windows_of
+from tightrope.offer import Offer
 from tightrope.rules.rules import Group
 from tightrope.spec import Spec
 from tightrope.validation import Array
@@ -43,14 +47,19 @@ class Ledger:
         Its rules and which of them are hard.
     policy : Summed, optional
         It adds up the costs; without one the ledger does (`book`).
+    windows : Windows, optional
+        The accounts of limits per window, if the policy keeps them; otherwise the ledger does.
     """
 
-    def __init__(self, spec: Spec, policy: Summed | None = None) -> None:
+    def __init__(self, spec: Spec, policy: Summed | None = None, windows: Windows | None = None) -> None:
         self._rules = spec.rules
         columns = () if spec.rules is None else spec.rules.columns
         self._sums: Summed = Totals(len(columns)) if policy is None else policy
         self.limits = [LimitAccount(column, k, self._sums, Counts()) for k, column in enumerate(columns)]
         self.caps = hard_caps(spec)
+        # Those that no policy keeps.
+        self.own_windows = windows_of(spec.rules) if windows is None else None
+        self.windows = self.own_windows if windows is None else windows
         # What was spent under caps that are gone: a cap that comes back continues from there.
         self.spent: list[Spent] = []
         # Cached counts of a decision, by its groups and when costs are seen.
@@ -79,6 +88,12 @@ class Ledger:
             full = [cap for k, cap in enumerate(caps) if not all(cap.fits(need[k]) for need in needs)]
             raise Exhausted(full, "every action on offer")
         return Room(needs, rows)
+
+    def hard(self, offer: Offer, action: int) -> list[Exact]:
+        """The hard caps, and the accounts per window that have no room for an action."""
+        if self.windows is None or action not in offer.ids:
+            return [*self.caps]
+        return [*self.caps, *self.windows.full(offer, [offer.row_of("the action", action)])[0]]
 
     def book(self, costs: Array, columns: NDArray[np.integer]) -> None:
         """Add costs of some columns, if no policy adds them up."""
@@ -121,19 +136,21 @@ class Ledger:
             counts.decisions += 1
 
     def under(
-        self, spec: Spec, policy: Summed | None, reset: Sequence[str]
+        self, spec: Spec, policy: Summed | None, reset: Sequence[str], windows: Windows | None = None
     ) -> tuple[Ledger, dict[int, list[int]]]:
         """The ledger that continues this one under other rules, and where each hard cap continues; this one is not changed.
 
         A limit keeps its counts and its total by its name; for caps see `carried_over`.
         """
-        new, before = Ledger(spec, policy), {one.column.name: one for one in self.limits}
+        new, before = Ledger(spec, policy, windows), {one.column.name: one for one in self.limits}
         for limit in new.limits:
             if limit.column.name in before:
                 limit.go_on_from(before[limit.column.name])
         withheld = {(cap.key, cap.allowed): cap.withheld for cap in self.caps}
         for cap in new.caps:
             cap.withheld = withheld.get((cap.key, cap.allowed))
+        if new.own_windows is not None and self.windows is not None:
+            carry_windows(self.windows, new.own_windows)
         moved, new.spent = carried_over(self.caps, self.spent, new.caps, reset)
         return new, moved
 

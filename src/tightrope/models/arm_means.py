@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
+from tightrope.models import hooks
 from tightrope.models.model import Model, checked_outcome, known_action, register, size
 from tightrope.models.standardised import standardised_like
 from tightrope.validation import Array, finite_number, whole_number
@@ -109,6 +110,18 @@ class ArmMeans(Model):
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
         """½/√N: the noise of an outcome in [0, 1] has at most a standard deviation of ½."""
         return 0.5 * self.widths(features, actions)
+
+    def correct(self, features: Any, was: Array, now: Array, action: int, decision: int) -> hooks.Corrected:
+        """Move the arm's sum; a model that forgets keeps what it has learnt."""
+        if self._fades is not None:
+            return "not"
+        self.sums[action] += now - was
+        return "exactly"
+
+    def resemble(self, action: int, like: int) -> None:
+        """Expect of an arm what is expected of another, as if a part of that one's outcomes had been its own."""
+        part = hooks.part_alike(float(self.counts[like]), 1)
+        self.counts[action], self.sums[action] = part * self.counts[like], part * self.sums[like]
 
     def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Model:
         return standardised_like(self, n_outputs, centred, prior)

@@ -69,7 +69,7 @@ class Auto(Composite):
     >>> for i in range(400):
     ...     model.learn([i % 7], (i % 7) * (1.0 + i % 2), i % 2)
     >>> print(model.why())
-    standardised is followed since outcome 60: its squared error was 0.2 of the outcomes' variance, that of arm-means 0.9.
+    standardised is followed since outcome 60: its squared error was 0.07 of the outcomes' variance, that of arm-means 0.9.
     """
 
     def __init__(

@@ -66,6 +66,20 @@ class Composite(Model):
     def never_learnt(self) -> NDArray[np.bool_] | None:
         return hooks.never_learnt(self._in_use)
 
+    def resemble(self, action: int, like: int) -> None:
+        """Let every part that can begin with another action's beliefs; the one that answers now must be able to."""
+        for model in self._parts().values():
+            if model is self._in_use or hooks.defines(model, "resemble"):
+                hooks.resemble(model, action, like)
+
+    def correct(self, features: Any, was: Array, now: Array, action: int, decision: int) -> hooks.Corrected:
+        """Let every part correct itself; the answer is that of the part that answers now."""
+        found: hooks.Corrected = "not"
+        for model in self._parts().values():
+            own = hooks.correct(model, features, was, now, action, decision)
+            found = own if model is self._in_use else found
+        return found
+
     check_outcome = _to_each(hooks.check_outcome)
     note_decision = _to_each(hooks.note_decision)
     forget_inputs = _to_each(hooks.forget_inputs)

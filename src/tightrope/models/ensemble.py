@@ -19,7 +19,7 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import normal
 from tightrope.models.background import BackgroundWork, Result
 from tightrope.models.estimators import as_data, recipe
-from tightrope.models.hooks import checked_example, one_by_one
+from tightrope.models.hooks import Corrected, checked_example, one_by_one
 from tightrope.models.members import (
     Growth,
     Members,
@@ -244,8 +244,11 @@ class Ensemble(Model):
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop the rows of these decisions; a fit that used any of them is made again from the remaining rows."""
-        if not self._kept.forget(numbers):
-            return
+        if self._kept.forget(numbers):
+            self._made_anew()
+
+    def _made_anew(self) -> None:
+        """What is kept has changed: fits are made again from it."""
         clock, left = self._clock, self._kept
         # Marks of the remaining rows only: the next one to ask, here or after loading, makes the same fit.
         clock[MARK] = _mark_of(left.all(), int(clock[LEARNT]))
@@ -266,6 +269,26 @@ class Ensemble(Model):
         self._fitted.clear()
         self._fit_bytes, self._fit_bytes_of[0] = np.zeros(0, dtype=np.uint8), 0
         self._last_asked = None
+
+    def correct(self, features: Any, was: Array, now: Array, action: int, decision: int) -> Corrected:
+        """Correct the outcome if it is still kept; a fit that used it is made again, the next one uses it anyway."""
+        samples = self._kept.correct(decision, now - self._shifts)
+        if samples is None:
+            return "not"
+        if samples:
+            self._made_anew()
+            return "exactly"
+        self._clock[MARK] = _mark(self._clock[MARK], now.tobytes())
+        return "at the next fit"
+
+    def resemble(self, action: int, like: int) -> None:
+        """Learn some of the newest outcomes of another action as those of this one, for the next fit."""
+        kept, was = self._kept.all(), self.decision
+        rows = np.flatnonzero(kept.actions == like)
+        for i in rows[-min(_ALIKE, math.ceil(len(rows) / 4)) :] if len(rows) else ():
+            self.decision = int(self._kept.decision(int(i)))
+            self._note(kept.features[i], kept.outcomes[i] + self._shifts, action)
+        self.decision = was
 
     def check_outcome(self, outcome: Any) -> None:
         if self._recipe.classifier and not np.isin(np.asarray(outcome) - self._shifts, (0.0, 1.0)).all():
@@ -488,6 +511,10 @@ class Ensemble(Model):
         told = [name for name in usual if name not in hidden and given[name] != usual[name].default]
         first = map(repr, (self.estimator, self.n_actions, self.n_features))
         return f"Ensemble({', '.join([*first, *(f'{name}={given[name]!r}' for name in told)])})"
+
+
+# How many outcomes at most an action that begins like another takes from it.
+_ALIKE = 30
 
 
 def _mark(before: Any, *learnt: bytes) -> int:

@@ -142,6 +142,13 @@ class Features(Composite):
                 hooks.note_decision(self._model, int(self.decisions[i]))
                 self._model.learn(z, self.outcomes[i], None if a is None else int(self.which[i]))
 
+    def correct(self, features: Any, was: Array, now: Array, action: int, decision: int) -> hooks.Corrected:
+        """Correct the kept row, if there is one, and the part that answers now."""
+        n = min(int(self.seen[0]), self.first)
+        self.outcomes[:n][self.decisions[:n] == decision] = now
+        row = self._rows(features, None if self.n_actions is None else [action])[0]
+        return hooks.correct(self._in_use, row, was, now, action, decision)
+
     def note_decision(self, number: int) -> None:
         self.decision = number
         super().note_decision(number)

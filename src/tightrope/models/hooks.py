@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,10 @@ from tightrope.models.background import BackgroundWork
 from tightrope.models.model import Model, Normals, arguments, checked_outcome, known_action
 from tightrope.validation import Array, finite_array
 from tightrope.words import Text
+
+# What becomes of an outcome that was corrected: the means are what they would be had it come that way; or will be, after the next
+# fit; or the model keeps what it has learnt.
+Corrected: TypeAlias = Literal["exactly", "at the next fit", "not"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -117,6 +121,35 @@ def require_shift(model: Model) -> None:
         name = type(model).__name__
         problem = f"the limit can't change, because the cost model {name} can't adjust what it has learnt"
         raise InvalidInput(f"{problem}: define `shift(output, by)` in its class.")
+
+
+@_hook
+def resemble(model: Model, action: int, like: int) -> None:
+    """Expect of an action, of which nothing was learnt, what is expected of another one, but less certainly.
+
+    What was learnt of the others stays as it is.
+    """
+    name = type(model).__name__
+    remedy = "Leave out `like`, or define `resemble(action, like)` in its class."
+    raise InvalidInput(f"the model {name} can't begin with what it knows of another action.", remedy=remedy)
+
+
+@_hook
+def correct(model: Model, features: Any, was: Array, now: Array, action: int, decision: int) -> Corrected:
+    """An outcome that was learnt, (n_outputs,), should have been another one; says whether the model has corrected itself.
+
+    By default the model keeps what it has learnt.
+    """
+    return "not"
+
+
+def part_alike(outcomes: float, parameters: int) -> float:
+    """How much each outcome of an action counts for another that begins like it: a quarter, and all at most ten per parameter.
+
+    >>> part_alike(1000.0, 5), part_alike(100.0, 5)
+    (0.05, 0.25)
+    """
+    return min(0.25, 10.0 * parameters / max(1.0, outcomes))
 
 
 half_life: Callable[[Model], float | str | None] = _told(

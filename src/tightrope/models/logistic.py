@@ -12,6 +12,7 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, logistic
 from tightrope.models.blocks import BlockModel, block_widths, drawn_parameters, faded
+from tightrope.models.hooks import Corrected
 from tightrope.models.model import NO_DECISION, Ids, Normals, checked_outcome, known_action, register
 from tightrope.models.outcome_memory import keep_rows
 from tightrope.validation import Array, finite_array, finite_number, require_range, whole_number
@@ -155,8 +156,7 @@ class Logistic(BlockModel):
         g = 0 if self.n_actions is None else known_action(action, self.n_actions)
         x = self._rows(features, 1).reshape(-1)
         self.check_outcome(outcome)
-        y = (checked_outcome(outcome, self.n_outputs) - self._low - self.shifted) / (self._high - self._low)
-        y = np.clip(y, 0.0, 1.0)
+        y = self._in_unit(checked_outcome(outcome, self.n_outputs))
         if not self.n_learnt and self.n_features:
             # The scale of features: that of the first row, or the average if that is smaller.
             typical = float(np.sqrt(np.mean(x**2))) or 1.0
@@ -180,6 +180,16 @@ class Logistic(BlockModel):
             self._measure_anew()
             if self.keep:
                 self._fit_anew()
+
+    def correct(self, features: Any, was: Array, now: Array, action: int, decision: int) -> Corrected:
+        """Correct the outcome if it is still kept; the next fit uses it."""
+        mine = np.flatnonzero(self.decisions[: self.kept[0]] == decision)
+        self.outcomes[mine] = self._in_unit(now)
+        return "at the next fit" if len(mine) else "not"
+
+    def _in_unit(self, outcome: Array) -> Array:
+        """An outcome as a part of the way from low to high."""
+        return np.clip((outcome - self._low - self.shifted) / (self._high - self._low), 0.0, 1.0)
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop the rows kept from these decisions, and refit without them.

@@ -85,6 +85,14 @@ class KeptOutcomes:
             self._keep(~gone)
         return bool(gone.any())
 
+    def correct(self, decision: int, outcome: Array) -> bool | None:
+        """Replace the outcome of a decision; whether a fit used it, or None if it is not kept."""
+        rows = np.flatnonzero(self._rows["decisions"][: len(self)] == decision)
+        if not len(rows) or decision == NO_DECISION:
+            return None
+        self._rows["outcomes"][rows] = outcome
+        return bool((self._rows["samples"][rows] & (IN_FORCE | NEXT)).any())
+
     def in_force(self) -> Sample:
         return self._sample(IN_FORCE)
 
@@ -94,6 +102,10 @@ class KeptOutcomes:
     def all(self) -> Sample:
         n = len(self)
         return Sample(*(self._rows[name][:n] for name in Sample._fields))
+
+    def decision(self, row: int) -> int:
+        """The number of the decision that a row is an outcome of."""
+        return int(self._rows["decisions"][row])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, which have spare room and double when it is used up."""

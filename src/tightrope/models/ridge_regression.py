@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.kernels import forgetting
+from tightrope.models import hooks
 from tightrope.models.blocks import block_widths, drawn_parameters, faded
 from tightrope.models.hooks import dimension
 from tightrope.models.model import Ids, Model, Normals, checked_outcome, known_action, size
@@ -83,6 +84,28 @@ class RidgeRegression(Model):
         self.stat[-1] = dimension(self)
         if self._fades is not None:
             self.ages[forgetting.BORN + known :] = self.ages[forgetting.TIME]
+
+    def correct(self, features: Any, was: Array, now: Array, action: int, decision: int) -> hooks.Corrected:
+        """Move b by φ(y′ − y); Σ does not depend on outcomes. A model that forgets keeps what it has learnt."""
+        if self.half_life is not None:
+            return "not"
+        block = 0 if self.n_actions is None else action
+        self.B[block] += np.outer(now - was, features)
+        self.refresh(block)
+        return "exactly"
+
+    def resemble(self, action: int, like: int) -> None:
+        """Expect of an action what is expected of another, as if a part of that one's outcomes had been its own."""
+        if self.n_actions is None:
+            return
+        eye = self.ridge * np.eye(self.n_features)
+        sums = self.Sigma[like] - eye
+        # Σ says how long rows were, not how many: ‖φ‖ ≤ 1, so there were at least tr(Σ − λI).
+        self.Sigma[action] = eye + hooks.part_alike(float(np.trace(sums)), self.n_features) * sums
+        self.B[action] = self.Theta[like] @ self.Sigma[action]
+        if self._fades is not None:
+            self.ages[forgetting.BORN + action] = self.ages[forgetting.BORN + like]
+        kernels.ridge_refresh(self.flat, action, np.empty(2 * self.n_features**2))
 
     @abstractmethod
     def _rows(self, features: Any, actions: Any) -> tuple[Array, Ids]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, standardised
+from tightrope.kernels import spread as layout
 from tightrope.models import hooks
 from tightrope.models.blocks import BlockModel
 from tightrope.models.model import Ids, Model, checked_outcome, known_action, register, shown_half_life
@@ -21,10 +23,10 @@ from tightrope.words import Text
 class Standardised(BlockModel):
     """Ridge regression that tunes itself: means and standard deviations in your units, whatever they are.
 
-    Features need not lie in a ball and outcomes need not lie in [0, 1]: each feature is measured in units of its own root mean
-    square, a constant is appended, outcomes are centred on their running mean, and their noise is estimated from the errors of
-    predictions (`tightrope.kernels.standardised` has the formulas). `ShadowPrice` turns `Ridge`, `DisjointRidge` and `ArmMeans`
-    into it.
+    Features need not lie in a ball and outcomes need not lie in [0, 1]: each feature is centred on its mean and measured in its own
+    standard deviation, a constant is appended, outcomes are centred on their running mean, and their noise is estimated from the
+    errors of predictions (`tightrope.kernels.standardised` has the formulas). `ShadowPrice` turns `Ridge`, `DisjointRidge` and
+    `ArmMeans` into it.
 
     Parameters
     ----------
@@ -46,7 +48,7 @@ class Standardised(BlockModel):
     >>> for x in [*range(10)] * 10:
     ...     model.learn([float(x)], 1000.0 + 5.0 * x)
     >>> model.means([[4.0], [9.0]]).round()
-    array([1021., 1042.])
+    array([1020., 1044.])
     """
 
     compiled: str | None = "standardised"
@@ -75,7 +77,7 @@ class Standardised(BlockModel):
         G, p = self.n_actions or 1, self.n_features
         self.flat = np.zeros(standardised.flat_size(G, p, M))
         ages = 0 if fades is None else forgetting.ages_size(G)
-        self.spread = np.zeros(standardised.spread_size(G, p, M, ages))
+        self.spread = np.zeros(layout.spread_size(G, p, M, ages))
         priors = np.array(np.broadcast_to(given, (M,)))
         standardised.begin_model(self.flat, self.spread, G, p, M, self.centred, fades is not None, priors)
         if fades is not None:
@@ -144,12 +146,52 @@ class Standardised(BlockModel):
         room = np.empty(standardised.look_room(self.n_features + 1))
         standardised.look_ahead(self.flat, self.spread, rows.reshape(-1), 0, one_row, ids, best, room)
 
+    def correct(self, features: Any, was: Array, now: Array, action: int, decision: int) -> hooks.Corrected:
+        """Move b, the mean and the spread of outcomes; their noise keeps the error that the prediction had.
+
+        A model that forgets keeps what it has learnt.
+        """
+        if self.half_life is not None:
+            return "not"
+        block, p, M = 0 if self.n_actions is None else action, self.n_features, self.n_outputs
+        x, row = self._rows(features, 1).reshape(-1), np.empty(p + 1)
+        standardised.extend_row(self.flat, self.spread, block, x, 0, p, row, 0)
+        kernels.ridge_views(self.flat).B[block, :M] += np.outer(now - was, row)
+        kernels.ridge_refresh(self.flat, block, np.empty(2 * (p + 1) ** 2))
+        _, means, squares, _, _ = layout.spread_parts(self.spread)
+        n = self.spread[layout.LEARNT_OUTCOMES]
+        before = self.spread[means : means + M].copy()
+        self.spread[means : means + M] += (now - was) / n
+        moved = self.spread[means : means + M] ** 2 - before**2 if self.centred else 0.0
+        sums = self.spread[squares : squares + M]
+        sums[:] = np.maximum(0.0, sums + now**2 - was**2 - n * moved)
+        return "exactly"
+
+    def resemble(self, action: int, like: int) -> None:
+        """Expect of an action what is expected of another, as if a part of that one's outcomes had been its own."""
+        if self.n_actions is None:
+            return
+        views, spread, q = kernels.ridge_views(self.flat), self.spread, self.n_features + 1
+        own, other = layout.block_at(spread, action), layout.block_at(spread, like)
+        n = spread[other + layout.BLOCK_LEARNT]
+        part, eye = hooks.part_alike(n, q), standardised.ridge_of(q - 1) * np.eye(q)
+        views.Sigma[action] = eye + part * (views.Sigma[like] - eye)
+        # Θ stays the same, in the same units; the look ahead begins anew.
+        views.B[action] = views.Theta[like] @ views.Sigma[action]
+        first, size = layout.BLOCK_HEAD, 2 * self.n_features
+        spread[own + first : own + first + size] = spread[other + first : other + first + size]
+        spread[own + layout.BLOCK_LEARNT] = learnt = math.ceil(part * n)
+        spread[own + layout.BLOCK_NEXT] = math.floor(standardised.UNITS_GROWTH * learnt) + 1.0
+        if self.half_life is not None:
+            self._ages()[forgetting.BORN + action] = self._ages()[forgetting.BORN + like]
+        kernels.ridge_refresh(self.flat, action, np.empty(2 * q**2))
+
     def _entries(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        own: dict[str, NDArray[Any]] = standardised.spread_views(arrays["spread"])
+        own: dict[str, NDArray[Any]] = layout.spread_views(arrays["spread"])
         return super()._entries(arrays) | own
 
     def _ages(self) -> Array:
-        return self.spread[standardised.ages_at(self.spread) :]
+        return self.spread[layout.ages_at(self.spread) :]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies."""

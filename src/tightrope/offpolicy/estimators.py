@@ -18,6 +18,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 _FOLDS = 5
 _FIRST = 20  # of rows in order
 _RIDGE = 1.0
+_FEW = 20.0  # an action with this many outcomes borrows half of its variance from the others
 _SHRINK = 5.0  # rows: with less the noise of rare cells spoils the intervals of short logs
 
 
@@ -47,9 +48,18 @@ def doubly_robust(log: Log, outcomes: Array, fitted: Array, pi: Array, w: Array)
 
 
 def interval(
-    values: Array, influence: Array, groups: Codes | None, freedom: float, effective: float, outcomes: Array
+    values: Array,
+    influence: Array,
+    groups: Codes | None,
+    freedom: float,
+    effective: float,
+    outcomes: Array,
+    least: Array | float = 0.0,
 ) -> tuple[Array, Array, Array]:
-    """95 % intervals for estimates whose errors are averages of `influence` (n, M), and skewness / √n of these."""
+    """95 % intervals for estimates whose errors are averages of `influence` (n, M), and skewness / √n of these.
+
+    `least` (M,): standard errors that the true ones can't be below.
+    """
     n = influence.shape[0]
     units = summed(influence, groups)
     G = units.shape[0]
@@ -60,7 +70,7 @@ def interval(
     flat = variance <= (1e-12 * np.maximum(size, np.finfo(float).tiny)) ** 2
     safe = np.where(flat, 1.0, variance * (G - 1) / G)
     skewness = (units**3).mean(axis=0) / safe**1.5 / np.sqrt(G)
-    error = np.sqrt(variance / G)
+    error = np.maximum(np.sqrt(variance / G), least)
     low, high = (values - error * _unskewed(x, skewness) for x in (quantile, -quantile))
     # Only one value was seen: the exact binomial interval towards the ends of the range that the log shows.
     unseen = 1.0 - ((1.0 - LEVEL) / 2) ** (1.0 / max(1.0, effective))
@@ -103,14 +113,41 @@ def predictions(log: Log, outcomes: Array) -> Array:
     """ŷ of every action in every row, (n, J, M), fitted on the rows of other folds; on earlier ones for rows `in_order`."""
     n, J = log.n_rows, log.n_actions
     fitted = np.empty((n, J, outcomes.shape[1]))
+    for seen, unseen in parts(log):
+        fitted[unseen] = _fit(log, outcomes, seen, unseen)
+    return fitted
+
+
+def error_of_few(log: Log, outcomes: Array, fitted: Array, pi: Array) -> Array | float:
+    """The standard error of `dr` by the known propensities and a fit on all rows, (M,).
+
+    Where an action was hardly tried, two or three outcomes may agree by chance and early fits are far off. The rows that would have
+    shown it are missing from the spread of the scores. The propensities of all actions say how often such rows had to be missing:
+    given what came before, what was drawn has the variance Σ π²/p·(d² + σ²) − (Σ π·d)². Here d is the difference of the fits and σ²
+    the variance of an action's outcomes; an action with few outcomes borrows it from the others.
+    """
+    p = log.propensities
+    if not log.in_order or p is None or p.ndim == 1:
+        return 0.0
+    every = np.ones(log.n_rows, dtype=bool)
+    best = _fit(log, outcomes, every, every)
+    off, squares = best - fitted, (outcomes - best[np.arange(log.n_rows), log.actions]) ** 2
+    taken = np.eye(log.n_actions)[log.actions]
+    noise = (taken.T @ squares + _FEW * squares.mean(axis=0)) / (taken.sum(axis=0) + _FEW)[:, None]
+    tried = np.where(p >= 1.0 / log.n_rows, pi, 0.0)
+    second = np.einsum("ij,ijm->im", tried**2 / np.where(tried > 0.0, p, 1.0), off**2 + noise)
+    variance = second - np.einsum("ij,ijm->im", tried, off) ** 2
+    return np.asarray(np.sqrt(np.maximum(0.0, variance.sum(axis=0)))) / log.n_rows
+
+
+def _fit(log: Log, outcomes: Array, seen: Mask, unseen: Mask) -> Array:
+    """ŷ of every action in the rows `unseen`, fitted on those that are `seen`."""
     # Context numbers may be any ids: those that occur are renumbered.
-    context: NDArray[Any] = np.zeros(n, dtype=np.int64) if log.contexts is None else log.contexts
+    context: NDArray[Any] = np.zeros(log.n_rows, dtype=np.int64) if log.contexts is None else log.contexts
     if context.ndim == 1:
         context = np.unique(context, return_inverse=True)[1]
     fit = _cell_means if context.ndim == 1 else _ridge_fit
-    for seen, unseen in parts(log):
-        fitted[unseen] = fit(context, log.actions, outcomes, J, seen, unseen)
-    return fitted
+    return fit(context, log.actions, outcomes, log.n_actions, seen, unseen)
 
 
 def parts(log: Log) -> Iterator[tuple[Mask, Mask]]:

@@ -241,7 +241,8 @@ def estimated(
     freedom = estimators.degrees_of_freedom(per_group)
     effective = float(per_group.sum() ** 2 / (per_group**2).sum())
     found = values, influence, log.groups, freedom, effective, outcomes
-    low, high, uneven = estimators.interval(*found)
+    least = 0.0 if fitted is None else estimators.error_of_few(log, outcomes, fitted, pi)
+    low, high, uneven = estimators.interval(*found, least)
     bias = cut * spread
     if log.costs.ndim == 3:
         # The costs of every action are known: an ordinary average over contexts.

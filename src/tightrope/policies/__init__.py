@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.policies.choices import Choice
 from tightrope.policies.decision import Decision, Explanation
+from tightrope.policies.fixed_mix import FixedMix
 from tightrope.policies.greedy import Greedy
 from tightrope.policies.lagrangian import Lagrangian
 from tightrope.policies.lints import LinTS
@@ -29,6 +30,7 @@ __all__ = [
     "Choice",
     "Decision",
     "Explanation",
+    "FixedMix",
     "Greedy",
     "Lagrangian",
     "LinTS",

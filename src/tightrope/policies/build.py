@@ -54,6 +54,9 @@ def build_policy(spec: PolicySpec, problem: Problem) -> Any:
     except InvalidInput as error:
         raise SpecError(error.complaint(), within=f"{where}.kind") from error
     late = problem.n_constraints > 0 and not problem.seen_before.all()
+    if problem.rules is not None and getattr(make, "_paces", False):
+        # Limits per window are columns of a policy that paces.
+        late = late or not problem.rules.windows.seen.all()
     _check_costs_seen(spec, problem)
     if spec.cost is not None and not late:
         raise SpecError(

@@ -21,6 +21,8 @@ class Comparator(Policy):
 
     # The parameters that `repr` shows: the first without its name, the others unless they are None or False.
     _shown: ClassVar[tuple[str, ...]] = ()
+    # The parameters that hold a number for each action: a new action has 0.
+    settings_by_action: ClassVar[tuple[str, ...]] = ()
     # The probability that some confidence bound fails, for policies with such a parameter.
     failure: float
 
@@ -46,6 +48,10 @@ class ExpectedCosts(Comparator):
     def expected_totals(self) -> Array:
         """Running totals, (K,), including the estimated costs of decisions whose real costs have not been seen yet."""
         return self._expected.copy()
+
+    def _book_correction(self, costs: Array) -> None:
+        super()._book_correction(costs)
+        self._expected += costs
 
     @abstractmethod
     def _costs_of(self, choice: Choice) -> Array:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from tightrope.concerns import Concern
 from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
+from tightrope.ledger.window_changes import carry_windows
+from tightrope.ledger.windows import late_uses, windows_of
 from tightrope.models import MODELS, Model, hooks
 from tightrope.models.sizes import Sizes, Unsized, read_model
 from tightrope.offer import Offer, OfferReader
 from tightrope.policies.decision import NOBODY, Decision, Quote, Sampling
 from tightrope.policies.hooks import PolicyHooks, arguments_in, learnt_by
+from tightrope.policies.living_actions import LivingActions
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, NEVER, PendingDecisions
 from tightrope.policies.policy import ROUND, Policy
 from tightrope.policies.rule_costs import RuleCosts
 from tightrope.policies.sizing import Context, numbers_of, sizes_in, sizes_of_rows
-from tightrope.policies.state_file import Arrays
+from tightrope.policies.state_file import Arrays, part_of
 from tightrope.policies.watch import LOOK_EVERY, Watch
 from tightrope.problem import Problem, Seen, Setting
 from tightrope.rules import Rules, Units
@@ -40,6 +44,8 @@ class Constrained(Policy):
     # The constructor's arguments other than models, constraints and context.
     _given: dict[str, Any]
     _seen: tuple[Seen, ...] | None = None
+    # Whether it spreads what soft limits allow per window over the decisions of the window.
+    _paces: ClassVar[bool] = False
     context: Context
     # The models as given, while some of them have no sizes yet; empty once the policy has its models.
     _asked: dict[str, Model | Unsized | None]
@@ -54,6 +60,11 @@ class Constrained(Policy):
         The numbers are the same to the bit, because weighing and drawing depend only on the state and the offer.
         """
 
+    @property
+    def actions(self) -> LivingActions:
+        """The actions of a policy with rules: add, pause, resume, retire and rename them while it runs."""
+        return LivingActions(self)
+
     # Decide
 
     def decide(  # type: ignore[override]
@@ -65,6 +76,8 @@ class Constrained(Policy):
         actions: Sequence[int | str] | None = None,
         usage: Mapping[str, Any] | None = None,
         group: Any = None,
+        keys: Mapping[str, Any] | None = None,
+        time: Any = None,
     ) -> Decision:
         """Choose one action, and add its cost (or the estimate) to the totals.
 
@@ -81,6 +94,10 @@ class Constrained(Policy):
             Which action each row is; 0..J−1 by default.
         usage, group
             With rules, these replace the cost matrix: see `Rules.costs`.
+        keys : mapping of names to texts
+            For rules with `by`, such as ``{"user": "u17"}``.
+        time : datetime with a zone, or seconds since 1970
+            For rules with `per`.
         """
         made, fast = self._pending.made, self._fast
         if made >= self._look_at:
@@ -89,7 +106,7 @@ class Constrained(Policy):
             decision: Decision | None = fast.decide(features, costs, cost_features, usage, group)
             if decision is not None:
                 return decision
-        return self._decide_with_care(features, costs, cost_features, actions, usage, group)
+        return self._decide_with_care(features, costs, cost_features, actions, usage, group, keys, time)
 
     def _decide_with_care(self, *given: Any) -> Decision:
         return self._decide(self._take_offer(*given))
@@ -163,6 +180,8 @@ class Constrained(Policy):
         action, version, number, owner = int(ids[row]), pending.version, pending.made, NOBODY
         if kept is not None:
             number, owner = pending.add(self._awaits, action, *kept, offer.group), pending.owner
+            if self._windows is not None:
+                self._windows.take(number, offer, row)
             self._watch.note_offer(ids, self._n_actions)
         certain = not self._randomised
         return Decision(action, row, number, owner, version, ids, trace, labels, sampling, certain)
@@ -171,6 +190,38 @@ class Constrained(Policy):
         if quote.note is not None:
             self._become(*quote.note)
         return self._decide(quote.offer, row)
+
+    def _fitting(self, offer: Offer) -> Offer:
+        """The offer without the actions that may not fit a hard limit per window."""
+        return offer if self._windows is None else self._windows.admitted(offer)
+
+    def _learn_parts(self, decision: Decision | int, reward: Any, costs: Any, usage: Any) -> None:
+        windows = self._windows
+        if windows is None:
+            super()._learn_parts(decision, reward, costs, usage)
+            return
+        number = self._pending.number_of(decision)
+        uses: Array | None = None
+        if windows.late and (usage is not None or costs is not None):
+            self._pending.require(number, AWAITS_COSTS)
+            if usage is None:
+                raise InvalidInput("with limits per window, pass what was used by name, as usage=.")
+            _, action, _, _, group, _ = self._pending[number]
+            uses = late_uses(windows.rules, usage, action, group)
+        super()._learn_parts(number, reward, costs, usage)
+        if uses is not None:
+            windows.settle(number, uses.tolist())
+        if number not in self._pending:
+            windows.done(number)
+
+    def forget(self, decision: Decision | int, *, acted: bool = True) -> None:
+        number = self._pending.number_of(decision)
+        super().forget(number, acted=acted)
+        if self._windows is not None:
+            (self._windows.expire if acted else self._windows.cancel)(number)
+
+    def concerns(self) -> list[Concern]:
+        return [*super().concerns(), *(() if self._windows is None else self._windows.concerns())]
 
     def _observed_costs(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
         return self._input.observed(costs, usage, action, group)
@@ -193,6 +244,13 @@ class Constrained(Policy):
 
     def _read_by(self, rules: Rules | None, known: NDArray[np.bool_], *, any_unit: bool) -> None:
         """Read input by these rules from now on; `known` marks the constraints whose costs are seen before acting."""
+        limits = () if rules is None else rules.windows.columns
+        if self._windows is None or self._windows.rules.windows.columns != limits:
+            self._windows = windows_of(rules)
+        soft = next((one.rule for one in limits if not one.rule.hard), None)
+        if soft is not None and not self._paces:
+            words = f"'{soft}' must be paced, which {type(self).__name__} does not do."
+            raise InvalidInput(words, field="rules", remedy="Say hard=True, or use ShadowPrice.")
         self.rules, self._rule_costs = rules, None if rules is None else RuleCosts(rules)
         self._input = OfferReader(
             self._reward,
@@ -207,10 +265,27 @@ class Constrained(Policy):
     def _begin(self) -> None:
         """Start with no decisions. Not as properties: filling a `__dict__` from outside slows every access to its attributes."""
         self._n_actions = self._input.n_actions
-        self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(self._input.columns) else 0)
+        late = len(self._input.columns) or (self._windows is not None and self._windows.late)
+        self._awaits = AWAITS_REWARD | (AWAITS_COSTS if late else 0)
         self._pending = PendingDecisions()
         self._watch, self._look_at = Watch(self._n_constraints), LOOK_EVERY
         self._fast, self._wake = None, NEVER
+
+    def _state(self) -> Arrays:
+        own = {} if self._windows is None else self._windows.arrays()
+        return super()._state() | {f"windows/{name}": array for name, array in own.items()}
+
+    def _load(self, arrays: Arrays) -> None:
+        super()._load(arrays)
+        if self._windows is not None:
+            self._windows.load(part_of(arrays, "windows/"))
+
+    def _roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
+        dropped = super()._roll_back(then, learnt_only=learnt_only)
+        if self._windows is not None:
+            for number in dropped:
+                self._windows.expire(number)
+        return dropped
 
     def _settings(self) -> dict[str, Any]:
         given = {
@@ -233,6 +308,8 @@ class Constrained(Policy):
         now, carried = old.state(), ("reward/", "cost/", "pending/", "made", *carried)
         now |= learnt_by(old, self._reward, self._cost)
         self._load(self._state() | {name: array for name, array in now.items() if name.startswith(carried)})
+        if self._windows is not None and old.windows is not None:
+            carry_windows(old.windows, self._windows)
         self._pending.update(old.pending)
 
     def _shown(self, *settings: str) -> str:
@@ -379,7 +456,9 @@ class Constrained(Policy):
         rules = self.rules
         if rules is None:
             return self._n_constraints if self._seen is None else list(self._seen)
-        declared = {} if rules.groups is None else {"groups": list(rules.groups)}
+        declared: dict[str, Any] = {} if rules.groups is None else {"groups": list(rules.groups)}
+        if states := {rules.registry.name(i): state for i, state in rules.registry.states.items()}:
+            declared["states"] = states
         return {"rules": rules.to_data(), "actions": list(rules.actions), **declared}
 
     def _offer(self, *given: Any, **named: Any) -> Offer:
@@ -390,6 +469,8 @@ class Constrained(Policy):
 
     def _costs_can_come(self) -> bool:
         if self._cost is None:
+            if self._windows is not None and self._windows.late:
+                return False  # what was used only settles accounts
             raise InvalidInput("Costs were already passed to decide(); learn() takes only the reward.")
         return True
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.actions import Actions
 from tightrope.errors import InvalidInput
 from tightrope.problem import Seen, when_seen, which_before
 from tightrope.rules import Rules
@@ -23,8 +24,10 @@ def read_constraints(
     `cost` is the model of the costs seen after acting, if one was given.
     """
     if isinstance(constraints, dict):  # rules as data, as they are saved
-        saved = constraints["rules"], constraints["actions"]
-        constraints = Rules.from_data(*saved, groups=constraints.get("groups"))
+        names = constraints["actions"]
+        states = {names.index(name): state for name, state in constraints.get("states", {}).items()}
+        actions = Actions(names, states) if states else names
+        constraints = Rules.from_data(constraints["rules"], actions, groups=constraints.get("groups"))
     if isinstance(constraints, Rules):
         rules, K, told = constraints, constraints.n_constraints, None
         before = np.asarray(constraints.seen, dtype=bool)
@@ -39,7 +42,8 @@ def read_constraints(
     else:
         K = whole_number("constraints must be Rules or their number, which", constraints)
         return None, K, None, np.full(K, cost is None)
-    if cost is not None and before.all():
+    late_windows = isinstance(constraints, Rules) and not constraints.windows.seen.all()
+    if cost is not None and before.all() and not late_windows:
         raise InvalidInput(
             "cost is a model of costs that are seen after acting, but here all are seen before."
         )
@@ -114,7 +118,7 @@ def _with_limit(rules: Rules, k: int, limit: float) -> tuple[Rules, float]:
             "scale: make a policy with new rules and a `range` that contains both limits."
         )
     changed = [new if rule is old else rule for rule in rules]
-    moved = Rules(changed, list(rules.actions), groups=rules.groups)
+    moved = Rules(changed, rules.registry, groups=rules.groups)
     return moved, column.shift(moved.columns[k])
 
 

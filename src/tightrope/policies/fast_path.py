@@ -104,6 +104,8 @@ class FastPath:
 
     def open_for(self, J: int) -> None:
         """Take offers of all J actions from now on."""
+        if not self.read.registry.whole:
+            return
         phis = _shapes(self.reward, J)
         if self.cost is None:
             shapes: dict[Any, tuple[int, ...]] = {phi: (len(phi),) for phi in phis}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import msgspec
 
 from tightrope.concerns import Concern
+from tightrope.ledger.windows import Windows
 from tightrope.models import MODELS, Model
 from tightrope.models.background import BackgroundWork
 from tightrope.models.sizes import read_model
@@ -81,6 +82,8 @@ class PolicyHooks(Traits, frozen=True, kw_only=True, eq=False):
     labels: Labels
     # The decisions that await an outcome.
     pending: PendingDecisions
+    # The accounts of limits per window, if the policy has such rules: it keeps the hard ones, and books what it decides.
+    windows: Windows | None
     # `decide` on an `Offer` made elsewhere, from a request or a journal entry: `quote` and `commit` in one, and faster.
     decide_offer: Callable[[Offer], Decision]
     # What costs are multiplied by when actions are compared, (K,): queues or prices; 0 for a policy without them.
@@ -100,6 +103,10 @@ class PolicyHooks(Traits, frozen=True, kw_only=True, eq=False):
     resume: Callable[..., None]
     # (then, learnt_only=): restore what was learnt, or everything, from an earlier `state`; returns the pending decisions dropped.
     roll_back: Callable[..., list[int]]
+    # Take note that the costs of each constraint have grown by this much, (K,), because limits have moved; None: it can't.
+    restate: Callable[[Array], None] | None
+    # Add to the totals by how much the costs of an earlier decision were other than reported, (K,).
+    book_correction: Callable[[Array], None]
     # Drop the stored inputs of some decisions, by number.
     forget_inputs: Callable[[Collection[int]], None]
     # The policy, or a copy sized for a problem if it has no sizes yet.

@@ -16,10 +16,11 @@ from tightrope import kernels
 from tightrope.concerns import Concern, warn
 from tightrope.errors import InvalidInput
 from tightrope.ledger.totals import Totals
+from tightrope.ledger.windows import Windows
 from tightrope.models import Model, hooks
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import NO_DECISION, make_room
-from tightrope.offer import Offer, OfferReader, rounds_given, rows_for_each
+from tightrope.offer import Offer, OfferReader, rounds_of, rows_for_each
 from tightrope.policies.choices import Choice, checked_choice, unpack_choice
 from tightrope.policies.decision import NOBODY, Decision, Explanation, Labels, Quote
 from tightrope.policies.hooks import PolicyHooks, hooks_of, learnt_by, received, restored
@@ -38,13 +39,12 @@ from tightrope.validation import (
     finite_number,
     real_array,
     require_range,
-    whole_number,
 )
 
 __all__ = ["Choice", "Policy"]
 
 # The arguments of `decide`, in order.
-ROUND = ("features", "costs", "cost_features", "actions", "usage", "group")
+ROUND = ("features", "costs", "cost_features", "actions", "usage", "group", "keys", "time")
 
 
 class Policy:
@@ -79,8 +79,11 @@ class Policy:
     _pending: PendingDecisions
     _reward: Model | None = None
     _cost: Model | None = None
+    # The accounts of limits per window, if there are any.
+    _windows: Windows | None = None
     _look_at: int = LOOK_EVERY
     _cost_of_rules: Callable[[], Any] | None = None
+    _restate: Callable[[Array], None] | None = None
 
     def __init_subclass__(cls) -> None:
         cls.kind = found_by(cls)
@@ -287,6 +290,8 @@ class Policy:
         actions: Sequence[int | str] | None = None,
         usage: Mapping[str, Any] | None = None,
         group: Any = None,
+        keys: Mapping[str, Any] | None = None,
+        time: Any = None,
         context: int | None = None,
     ) -> Decision:
         """Choose one of the actions on offer.
@@ -301,12 +306,12 @@ class Policy:
             The features of the costs, under their own name.
         actions : sequence of ids
             Which action each row is; all by default.
-        usage, group
+        usage, group, keys, time
             For rules; a policy without constraints ignores them.
         context : int
             The number of the context, for a policy that takes it.
         """
-        offer = self._offer(features, costs, cost_features, actions, usage, group, context)
+        offer = self._offer(features, costs, cost_features, actions, usage, group, keys, time, context)
         return self.commit(self._weigh(offer))
 
     def quote(self, *offer: Any, **given: Any) -> Quote:
@@ -351,6 +356,8 @@ class Policy:
         actions: Sequence[Sequence[int | str] | None] | None = None,
         usage: Sequence[Mapping[str, Any] | None] | None = None,
         group: Sequence[Any] | None = None,
+        keys: Sequence[Mapping[str, Any] | None] | None = None,
+        time: Sequence[Any] | None = None,
         rounds: int | None = None,
     ) -> list[Decision]:
         """The same as successive `decide` calls without `learn` in between: the estimates stay the same.
@@ -363,24 +370,10 @@ class Policy:
         >>> len(policy.decide_many(rounds=2))
         2
         """
-        given = dict(zip(ROUND, (features, costs, cost_features, actions, usage, group)))
+        given = dict(zip(ROUND, (features, costs, cost_features, actions, usage, group, keys, time)))
         if rounds is None and (made := self._decide_at_once(given)) is not None:
             return made
-        lengths = {name: rounds_given(name, value) for name, value in given.items() if value is not None}
-        if rounds is not None:
-            lengths["rounds"] = whole_number("rounds", rounds)
-        if not lengths:
-            raise InvalidInput("decide_many needs rounds=, or an argument with one entry for each round.")
-        if len(set(lengths.values())) > 1:
-            raise InvalidInput(
-                f"the arguments must have one entry for each round, but their lengths differ: {lengths}."
-            )
-        offers = self._take_offers(
-            [
-                {name: None if value is None else value[i] for name, value in given.items()}
-                for i in range(next(iter(lengths.values())))
-            ]
-        )
+        offers = self._take_offers(rounds_of(given, rounds))
         if self._pending.made >= self._look_at:
             self._look()
         made = []
@@ -477,6 +470,9 @@ class Policy:
     def _book_costs(self, costs: Array) -> None:
         self._ledger.book(costs)
 
+    def _book_correction(self, costs: Array) -> None:
+        self._ledger.book(costs)
+
     @property
     def _counts_seconds(self) -> bool:
         return any(isinstance(hooks.half_life(model), str) for model in self._models_of_its_own())
@@ -491,16 +487,15 @@ class Policy:
         fits = [one for model in self._models_of_its_own() for one in hooks.background(model)]
         return [*fits, *self._own_background()]
 
-    def forget(self, decision: Decision | int) -> None:
-        """Drop a pending decision: its outcome will never come. Whatever deciding has changed stays."""
+    def forget(self, decision: Decision | int, *, acted: bool = True) -> None:
+        """Drop a pending decision: its outcome will never come. Whatever deciding has changed stays.
+
+        With `acted=False` it was never carried out, and limits per window get back what it booked.
+        """
         self._pending.close(self._pending.number_of(decision))
 
     def _forget_inputs(self, numbers: Collection[int]) -> None:
-        """Drop the stored inputs of some decisions, by number: pending decisions, and rows that models keep.
-
-        Sums learnt from them stay. A policy that stores more drops that too (`_forget_more`). All this depends only on
-        the state: a policy that is restored from its `state` afterwards decides the same.
-        """
+        """Drop stored inputs of decisions, by number: pending ones, rows that models keep, and `_forget_more`; sums stay."""
         for number in sorted({*numbers} & {*self._pending}):
             self.forget(number)
         for model in self._models_of_its_own():

@@ -36,6 +36,7 @@ class RoundRobin(Comparator):
     _loop: ClassVar[str | None] = "round-robin"
     _learns: ClassVar[bool] = False
     _shown = ("n_actions",)
+    settings_by_action = ("shares",)
     _n_actions: int
 
     def __init__(self, n_actions: int, *, shares: Any = None) -> None:

@@ -114,7 +114,7 @@ class RuleCosts:
         They are wrong if a usage that is needed is missing, or a name is unknown.
         """
         group, names, after = key
-        plan = self.rules.plan(group, after=after)
+        plan = self.rules.plan(group, self._everyone, after=after)
         if not all(name in plan.names for name in names):
             return None
         given = [plan.names[name] for name in names]

@@ -57,7 +57,8 @@ def rolled_back(now: Arrays, then: Arrays, learnt_only: bool) -> Arrays:
     """The earlier state, or only what it had learnt, with the current decisions."""
     if learnt_only:
         then = {**now, **{name: then[name] for name in now if name.startswith(LEARNT)}}
-    decisions = {name: one for name, one in now.items() if name.startswith("pending/") or name == "made"}
+    kept = ("pending/", "windows/")
+    decisions = {name: one for name, one in now.items() if name.startswith(kept) or name == "made"}
     return {**then, **decisions}
 
 

@@ -16,6 +16,7 @@ array([[ 0.75,  0.5 ],
 A kind of rule is one file in `kinds`; one of your own, in a file of yours, subclasses `Rule` and is registered by `register`.
 """
 
+from tightrope.rules.columns import Column as Column
 from tightrope.rules.kinds.budget import Budget as Budget
 from tightrope.rules.kinds.capacity import Capacity as Capacity
 from tightrope.rules.kinds.mean import Mean as Mean
@@ -27,7 +28,6 @@ from tightrope.rules.rule import Rule as Rule
 from tightrope.rules.rule import UsageRule as UsageRule
 from tightrope.rules.rule import register as register
 from tightrope.rules.rule import rule_fields as rule_fields
-from tightrope.rules.rules import Column as Column
 from tightrope.rules.rules import Plan as Plan
 from tightrope.rules.rules import Rules as Rules
 from tightrope.rules.rules import moves_in_words as moves_in_words

@@ -101,8 +101,10 @@ def _least_changes(
         block = links[n * i : n * (i + 1)]
         block[:, offset : offset + n] = np.eye(n)
         block[:, :n] = -np.eye(n)
-    simplex = np.zeros((1, width))
-    simplex[0, :n] = 1.0
+    # Only active actions can be chosen.
+    simplex = np.zeros((2, width))
+    simplex[1, :n] = 1.0
+    simplex[0, list(names.active)], simplex[1, list(names.active)] = 1.0, 0.0
 
     if _mixture_meets(population, names, rows[:, :first_change], bounds):
         return {rule: [0.0] * len(rule.sides) for rule in population}
@@ -113,7 +115,7 @@ def _least_changes(
         A_ub=np.vstack([rows, links]),
         b_ub=np.concatenate([bounds, np.zeros(len(links))]),
         A_eq=simplex,
-        b_eq=[1.0],
+        b_eq=[1.0, 0.0],
         maximise=False,
     )
     if solution.status != "optimal":
@@ -125,7 +127,8 @@ def _least_changes(
 def _mixture_meets(population: Sequence[Rule], names: Actions, rows: Array, bounds: Array) -> bool:
     """Whether the mixture half-way between the actions' own limits meets the rules at the least, middle or greatest usage."""
     n = len(names)
-    low, high = np.zeros(n), np.ones(n)
+    low, high = np.zeros(n), np.zeros(n)
+    high[list(names.active)] = 1.0
     for rule in population:
         quantity = rule.quantity
         if quantity.usage is None and quantity.actions is not None and len(quantity.actions) == 1:

@@ -1,7 +1,7 @@
 """What a rule is: the contract, the kinds by name, and the types of its fields.
 
-A rule limits the long-run average of a quantity. A kind of rule is a frozen dataclass; the types of its fields say how they are
-read. `Rules`, specs and the service need to know nothing else about it.
+A rule limits the long-run average of a quantity, or its amount per window of time (`Windowed`). A kind of rule is a frozen
+dataclass; the types of its fields say how they are read. `Rules`, specs and the service need to know nothing else about it.
 
 >>> from dataclasses import dataclass, field
 >>> @register("floor")
@@ -23,7 +23,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import numpy as np
@@ -32,6 +32,7 @@ from tightrope import displays
 from tightrope.actions import Action, action_name
 from tightrope.errors import InvalidInput
 from tightrope.registry import Registry
+from tightrope.rules.windowed import WINDOW_FIELDS, Windowed, without_defaults
 from tightrope.validation import finite_number
 from tightrope.words import Place, Text
 
@@ -56,7 +57,7 @@ class Quantity(NamedTuple):
         return (low, high) if self.actions is None else (min(low, 0.0), max(high, 0.0))
 
 
-class Rule(ABC):
+class Rule(Windowed, ABC):
     """One rule. Its kinds are frozen dataclasses (with ``repr=False``) that `register` makes known.
 
     A kind has the fields `among`, `seen`, and `at_most`, `at_least` or both; for those of its quantity see `DecisionRule` and
@@ -80,13 +81,20 @@ class Rule(ABC):
         return True
 
     @property
+    def counts_amounts(self) -> bool:
+        """Whether its limits are amounts of what it counts, not shares of the decisions."""
+        return self.quantity.usage is not None or getattr(self, "count", False)
+
+    @property
     def short_name(self) -> str:
         """A label for its columns, whose names say more if needed to tell columns apart."""
         usage, actions, _ = self.quantity
+        windows = "" if self.per is None else f" per {self.per}"
+        windows += "" if self.by is None else f" by {self.by}"
         if usage is None:
             kind = self.kind.rpartition(":")[2].lower()  # for one in your own file: its class
-            return f"{kind} {either(actions or ())}"
-        return usage if actions is None else f"{usage} of {either(actions)}"
+            return f"{kind} {either(actions or ())}{windows}"
+        return (usage if actions is None else f"{usage} of {either(actions)}") + windows
 
     @property
     def label(self) -> str | None:
@@ -134,7 +142,7 @@ class Rule(ABC):
         """The rule as a table of builtin types; `rule_from_data` reads it."""
         if not RULE_KINDS.knows(self.kind) or RULE_KINDS.find(self.kind) is not type(self):
             raise InvalidInput(f"{type(self).__name__} must be registered under a name to become plain data")
-        values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        values = without_defaults({one.name: getattr(self, one.name) for one in _fields(type(self))})
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
         return {"kind": self.kind, **{name: value for name, value in plain.items() if value is not None}}
 
@@ -145,7 +153,9 @@ class Rule(ABC):
             value = getattr(self, name)
             if not (value is None and optional):
                 try:
-                    value = read(name, value)
+                    value = (_amount if read is _share and getattr(self, "count", False) else read)(
+                        name, value
+                    )
                 except InvalidInput as error:
                     raise error.inside(where) from None
                 object.__setattr__(self, name, value)
@@ -153,6 +163,10 @@ class Rule(ABC):
                 where = Text("{rule!r}", rule=_Named(type(self), value))
         if not self.sides:
             raise InvalidInput("at_most or at_least must be given, but got neither.", within=where)
+        try:
+            self.require_windowed(dict(self.sides))
+        except InvalidInput as error:
+            raise error.inside(where) from None
         if not math.isfinite(self.scale):
             apart = f"and the limits are too far apart to be subtracted: {self.quantity.range}"
             raise InvalidInput(field="range", problem=apart, within=where)
@@ -161,7 +175,8 @@ class Rule(ABC):
         usage, actions, _ = self.quantity
         counted = "" if actions is None else actions_in_words(actions)
         subject = counted if usage is None else f"{usage} used by {counted}" if counted else usage
-        shown = [(side, plain(limit) if usage else f"{plain(100 * limit)}%") for side, limit in self.sides]
+        amounts = self.counts_amounts
+        shown = [(side, plain(limit) if amounts else f"{plain(100 * limit)}%") for side, limit in self.sides]
         limits = " and ".join(f"{side.replace('_', ' ')} {limit}" for side, limit in reversed(shown))
         scope, unit = "", "per decision on average" if usage else "of decisions"
         if self.among is not None:
@@ -169,10 +184,13 @@ class Rule(ABC):
             scope = f"among group{'s' if several else ''} {either(self.among)}: "
             groups, whose = ("those groups", "those groups'") if several else ("that group", "that group's")
             unit = f"per decision of {groups} on average" if usage else f"of {whose} decisions"
+        if self.per is not None:
+            unit = self.span_words() if amounts else self.share_words()
+            unit = unit if usage or not amounts else f"decisions {unit}"
         return f"{scope}{subject}: {limits} {unit}{' (seen after acting)' if self.seen == 'after' else ''}"
 
     def __repr__(self) -> str:
-        first, *others = ((one, getattr(self, one.name)) for one in fields(self))  # type: ignore[arg-type]
+        first, *others = ((one, getattr(self, one.name)) for one in _fields(type(self)))
         stated = [f"{one.name}={value!r}" for one, value in others if value != one.default]
         return f"{type(self).__name__}({', '.join([repr(first[1]), *stated])})"
 
@@ -180,7 +198,13 @@ class Rule(ABC):
         return displays.page(str(self))
 
 
-class DecisionRule(Rule):
+@dataclass(frozen=True, repr=False)
+class _Counted(Windowed):
+    # Whether limits are counts of decisions per window, not shares of them.
+    count: bool = field(default=False, kw_only=True)
+
+
+class DecisionRule(_Counted, Rule):
     """A rule that counts how often an action is chosen, or several together: fields `action` and `name`, its label."""
 
     action: Any
@@ -264,9 +288,32 @@ def rule_from_data(table: object, where: str) -> Rule:
     return rule
 
 
+def renamed_actions(table: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """A rule's table, usage by action included, under other names of actions.
+
+    >>> renamed_actions({"kind": "share", "action": ["a", "b"], "at_least": 0.5}, {"a": "c"})["action"]
+    ['c', 'b']
+    """
+    found = dict(table)
+    action = found.get("action")
+    if isinstance(action, list | tuple):
+        found["action"] = [names.get(one, one) for one in action]
+    elif action is not None:
+        found["action"] = names.get(action, action)
+    if isinstance(used := found.get("usage"), Mapping):
+        found["usage"] = {names.get(name, name): amount for name, amount in used.items()}
+    return found
+
+
 def rule_fields(kind: str) -> dict[str, bool]:
     """The fields of a kind of rule, and whether each must be given."""
-    return {one.name: one.default is MISSING for one in fields(RULE_KINDS.find(kind))}
+    return {one.name: one.default is MISSING for one in _fields(RULE_KINDS.find(kind))}
+
+
+def _fields(cls: type[Rule]) -> list[Field[Any]]:
+    """The fields of a kind: its own first, then those that all rules have."""
+    every = fields(cls)
+    return sorted(every, key=lambda one: one.name in (*WINDOW_FIELDS, "count"))
 
 
 # --- words ---
@@ -334,15 +381,19 @@ def _seen(what: str, value: object) -> Seen:
     return value  # type: ignore[return-value]
 
 
+_share = functools.partial(finite_number, low=0.0, high=1.0)
+_amount = functools.partial(finite_number, low=0.0)
+
+
 def _text(what: str, value: object) -> str:
     if not (isinstance(value, str) and value):
         raise InvalidInput(field=what, must="be a text that is not empty", got=value)
     return value
 
 
-# By name; by index where the actions have no names.
+# By name; by index where the actions have no names. With `count` a share is a number of decisions.
 ChosenActions: TypeAlias = Annotated[Action | Sequence[Action], _actions]
-ShareOfDecisions: TypeAlias = Annotated[float, functools.partial(finite_number, low=0.0, high=1.0)]
+ShareOfDecisions: TypeAlias = Annotated[float, _share]
 Limit: TypeAlias = Annotated[float, finite_number]
 Range: TypeAlias = Annotated[tuple[float, float], _interval]
 Groups: TypeAlias = Annotated[str | Sequence[str], _groups]
@@ -353,16 +404,14 @@ Name: TypeAlias = Annotated[str, _text]
 @functools.cache
 def _readers(cls: type[Rule]) -> dict[str, tuple[Callable[[str, object], object], bool]]:
     """For each field whose type says how it is read: the reader, and whether None is allowed."""
-    if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
-        raise InvalidInput(f"{cls.__name__} must be a frozen dataclass: @dataclass(frozen=True, repr=False).")
-    there = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+    there = {one.name for one in fields(cls)}
     for base in (Rule, DecisionRule, UsageRule):
         for name in base.__annotations__ if issubclass(cls, base) else ():
             if name not in there and not hasattr(cls, name):
                 raise InvalidInput(f"{cls.__name__} must have a field `{name}`, as every {base.__name__}.")
     hints = get_type_hints(cls, include_extras=True)
     readers = {}
-    for one in fields(cls):  # type: ignore[arg-type]
+    for one in _fields(cls):
         hint = hints[one.name]
         for part in (hint, *get_args(hint)):
             if hasattr(part, "__metadata__"):

@@ -13,50 +13,17 @@ from tightrope.actions import Action, Actions
 from tightrope.concerns import warn
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean, slip_of
+from tightrope.rules.columns import named_columns
 from tightrope.rules.conflicts import refuse_conflicts
-from tightrope.rules.rule import RULE_KINDS, Rule, Side, either, members, rule_from_data
+from tightrope.rules.rule import RULE_KINDS, Rule, either, members, renamed_actions, rule_from_data
 from tightrope.rules.usage import ANY, UsageReader, usage_ranges, where_declared
+from tightrope.rules.window_limits import WindowLimits
 from tightrope.validation import Array
 from tightrope.words import Either, Key, Place, Text
 
 Usage: TypeAlias = Mapping[str, ArrayLike | Mapping[Action, float]]
 Group: TypeAlias = str | Iterable[str] | None
 Offered: TypeAlias = Sequence[Action] | NDArray[np.integer[Any]] | None
-
-
-class Column(NamedTuple):
-    """One column of the cost matrix: its label, the rule it belongs to and which of its limits it is."""
-
-    name: str
-    rule: Rule
-    side: Side
-
-    @property
-    def limit(self) -> float:
-        return dict(self.rule.sides)[self.side]
-
-    @property
-    def sign(self) -> float:
-        """1 where more of the rule's quantity costs more, −1 where less does."""
-        return 1.0 if self.side == "at_most" else -1.0
-
-    def shift(self, other: Column) -> float:
-        """By how much costs grow if `other`, which differs only in its limit, replaces this column."""
-        return self.sign * (self.limit - other.limit) / self.rule.scale
-
-    def in_units(self, cost: float) -> float:
-        """The rule's quantity, in its own units, at a cost of this column."""
-        return self.limit + self.sign * self.rule.scale * cost
-
-    def price_words(self, price: float) -> str:
-        """What the limit costs, in a sentence: `price` is the reward per decision for moving it by one unit."""
-        if self.rule.quantity.usage is None:
-            move = f"a limit one percentage point {'higher' if self.side == 'at_most' else 'lower'}"
-            price /= 100
-        else:
-            scope = "" if self.rule.among is None else f" of {either(self.rule.among)}"
-            move = f"{self.rule.one_more(self.side)} per decision{scope}"
-        return f"{self.name}: {move} would earn {price:.4g} per decision."
 
 
 def moves_in_words(moves: Mapping[str, float], rules: Rules | None) -> str:
@@ -99,8 +66,8 @@ class Rules:
     ----------
     rules : iterable of Rule
         Such as Capacity, Share, Budget, Mean.
-    actions : sequence of names, or int
-        With an int n the actions are 0, …, n − 1.
+    actions : sequence of names, int, or Actions
+        With an int n the actions are 0, …, n − 1. Only those that are active are on offer by default, and can meet rules.
     groups : sequence of names, optional
         All groups that contexts may belong to: any other is refused. Without it, contexts may have groups that no rule names, but a
         group that looks like a misspelt one gives a warning.
@@ -114,6 +81,8 @@ class Rules:
         Those that were declared.
     columns, names : tuples
         For each column of costs its label, its rule and side; only the labels, no two alike.
+    windows : WindowLimits
+        The limits per window of time (`per`): they have no column of costs, but accounts.
     n_constraints : int
         K, the number of columns: a `Mean` with two sides has two.
     seen, declared : (K,) of bool
@@ -154,9 +123,13 @@ class Rules:
     """
 
     def __init__(
-        self, rules: Iterable[Rule], actions: Sequence[Action] | int, *, groups: Sequence[str] | None = None
+        self,
+        rules: Iterable[Rule],
+        actions: Sequence[Action] | int | Actions,
+        *,
+        groups: Sequence[str] | None = None,
     ) -> None:
-        self.registry = Actions(actions)
+        self.registry = actions if isinstance(actions, Actions) else Actions(actions)
         self.groups = None if groups is None else _group_names(groups)
         self.actions: tuple[Action, ...] = tuple(self.registry)
         self._rules = tuple(rules)
@@ -175,12 +148,18 @@ class Rules:
                     raise InvalidInput(words, field=Place("rules", i, "among"), within=f"rules[{i}]")
         self._ranges = usage_ranges(self._rules)
         self._allowed = where_declared(self._ranges, self._rules, lambda low, high: ANY)
-        self.columns = _name_columns(self._rules)
+        columns = named_columns(self._rules)
+        self.columns = tuple(one for one in columns if one.rule.per is None)
+        self.windows = WindowLimits([one for one in columns if one.rule.per is not None], self.registry)
         self.names = tuple(column.name for column in self.columns)
         self.n_constraints = len(self.columns)
         self.declared = np.array([column.rule.declared for column in self.columns], dtype=np.bool_)
         likely = where_declared(self._ranges, self._rules, lambda low, high: (_FAR * low, _FAR * high))
-        refuse_conflicts(self._rules, self.registry, likely)
+        lasting = [one for one in self._rules if one.per is None or not one.counts_amounts]
+        refuse_conflicts(lasting, self.registry, likely)
+        for column in self.windows.columns:
+            if column.rule.hard and (doubt := self.windows.no_way_out(column)) is not None:
+                warn(doubt)
 
         quantities = [column.rule.quantity for column in self.columns]
         signs = np.array([column.sign for column in self.columns])
@@ -203,10 +182,13 @@ class Rules:
         self.cost_range.flags.writeable = False
         self._usages = [quantity.usage for quantity in quantities]
         columns_of = {name: [k for k, one in enumerate(self._usages) if one == name] for name in self._ranges}
-        counted_of = {name: np.asarray(self._weights[:, ks].any(axis=1)) for name, ks in columns_of.items()}
+        counted_of = {
+            name: self._weights[:, ks].any(axis=1) | self.windows.counted(name)
+            for name, ks in columns_of.items()
+        }
         self._usage = UsageReader(self.registry, self._ranges, self._allowed, counted_of)
         self._among = [frozenset(members(column.rule.among)) for column in self.columns]
-        self._all_groups = frozenset[str]().union(*self._among)
+        self._all_groups = frozenset[str]().union(*self._among, *self.windows.among)
         # Groups that need no further check: named by a rule, declared, or already warned about.
         self._met = set(self._all_groups if self.groups is None else self.groups)
         self._forces: dict[frozenset[str], NDArray[np.bool_]] = {}
@@ -216,7 +198,7 @@ class Rules:
     def from_data(
         cls,
         data: Iterable[Mapping[str, Any]],
-        actions: Sequence[Action] | int,
+        actions: Sequence[Action] | int | Actions,
         *,
         groups: Sequence[str] | None = None,
     ) -> Rules:
@@ -239,6 +221,19 @@ class Rules:
         [{'kind': 'share', 'action': 'a', 'at_least': 0.5, 'seen': 'before'}]
         """
         return [rule.to_data() for rule in self._rules]
+
+    def over(self, actions: Actions) -> Rules:
+        """The same rules over a registry that continues this one's: with other states, other names, or more actions.
+
+        >>> import tightrope as tr
+        >>> rules = tr.Rules([tr.Capacity("a", 0.5)], actions=["a", "b"])
+        >>> rules.over(rules.registry.with_name("a", "c").with_action("d"))
+        Rules([Capacity('c', at_most=0.5)], actions=['c', 'b', 'd'])
+        """
+        names = dict(zip(map(str, self.registry), map(str, actions)))
+        return Rules.from_data(
+            [renamed_actions(table, names) for table in self.to_data()], actions, groups=self.groups
+        )
 
     def range_of_costs(self, costs: Array) -> Array:
         """`cost_range`, (K, 2); where no range is declared, wide enough for these costs, (…, K)."""
@@ -395,8 +390,8 @@ class Rules:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Rules):
             return NotImplemented
-        theirs = tuple(other), other.actions, other.groups
-        return (self._rules, self.actions, self.groups) == theirs
+        theirs = tuple(other), other.registry, other.groups
+        return (self._rules, self.registry, self.groups) == theirs
 
     def __hash__(self) -> int:
         return hash((self._rules, self.actions))
@@ -422,7 +417,8 @@ class Rules:
 
     def _context_groups(self, group: Group, needed: NDArray[np.bool_]) -> frozenset[str] | None:
         if group is None:
-            for column, need in zip(self.columns, needed, strict=True) if self._all_groups else ():
+            every = (*zip(self.columns, needed, strict=True), *((one, True) for one in self.windows.columns))
+            for column, need in every if self._all_groups else ():
                 if need and column.rule.among is not None:
                     missing = "is missing (give {empty} for a context in no group): a rule reads '{rule}'"
                     empty = Either("()", "an empty list")
@@ -480,7 +476,30 @@ class Rules:
             scales=self._scales[columns],
         )
 
-    def _fill(self, plan: Plan, usage: Usage | None) -> Array:
+    def window_uses(
+        self, usage: Usage | None = None, group: Group = None, actions: Offered = None, *, after: bool = False
+    ) -> Array:
+        """What each action on offer uses of every limit per window, (J, M), in the units of the rules; a count uses 1.
+
+        nan stands for what is seen only after acting and not given: what is given beforehand is an upper bound. With `after`, of
+        what was done: usage that is seen after acting must then be there.
+
+        >>> import tightrope as tr
+        >>> rules = tr.Rules([tr.Budget("cost", 50, per="day"), tr.Capacity("a", 0.5, per="week")], actions=["a", "b"])
+        >>> rules.window_uses({"cost": [0.5, 0.25]})
+        array([[0.5 , 1.  ],
+               [0.25, 0.  ]])
+        """
+        plan = self.plan(group, actions)
+        if not self.windows.columns:
+            return np.empty((len(plan.rows), 0))
+        needed = ~self.windows.seen if after else self.windows.seen
+        force = self.windows.in_force(self._context_groups(group, self.seen))
+        values, there = self._values(plan, usage)
+        return self.windows.uses(values, there, plan.names, plan.rows, force, needed)
+
+    def _values(self, plan: Plan, usage: Usage | None) -> tuple[Array, NDArray[np.bool_]]:
+        """What each row uses of every usage (n, J), and which were given."""
         values = np.zeros((len(plan.names), len(plan.rows)))
         there = np.zeros(len(plan.names), dtype=np.bool_)
         if usage is not None:
@@ -500,6 +519,10 @@ class Rules:
                 for name, i in plan.names.items():
                     if there[i]:
                         values[i] = self._usage.in_range(name, values[i], usage[name])
+        return values, there
+
+    def _fill(self, plan: Plan, usage: Usage | None) -> Array:
+        values, there = self._values(plan, usage)
         known = there[plan.counted]
         missing = plan.columns[plan.needed & ~known]
         if missing.size:
@@ -536,23 +559,3 @@ def _require_rule(what: str, given: object) -> None:
     if not isinstance(given, Rule):
         known = either(tuple(cls.__name__ for cls in RULE_KINDS.values()))
         raise InvalidInput(field=what, must=f"be a {known}", got=given)
-
-
-def _name_columns(rules: Sequence[Rule]) -> tuple[Column, ...]:
-    chosen = [rule.label for rule in rules if rule.label is not None]
-    for name in chosen:
-        if (n := chosen.count(name)) > 1:
-            raise InvalidInput(f"name must be unique, but {name!r} comes {n} times.", within="rules")
-    taken, columns = set(chosen), []
-    for rule in rules:
-        for side, _ in rule.sides:
-            short = rule.label or rule.short_name
-            short += f" {side.replace('_', ' ')}" if len(rule.sides) > 1 else ""
-            short += f" among {either(rule.among)}" if rule.among is not None and rule.label is None else ""
-            name, n = short, 1
-            while name in taken and name != rule.label:
-                n += 1
-                name = f"{short} ({n})"
-            taken.add(name)
-            columns.append(Column(name, rule, side))
-    return tuple(columns)

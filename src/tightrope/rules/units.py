@@ -33,6 +33,11 @@ class Units:
         scales = ones if rules is None else np.array([column.rule.scale for column in rules.columns])
         return cls(scales, ones if shares is None else np.asarray(shares, dtype=float))
 
+    def widened(self, n: int) -> Units:
+        """With n more columns, which are in the units of their rules."""
+        ones = np.ones(n)
+        return Units(np.concatenate([self.scales, ones]), np.concatenate([self.shares, ones]))
+
     @staticmethod
     def shares_of(rules: Rules | None, weights: Array, groups: Iterable[object] | None) -> Array | None:
         """The part of the decisions that each column of rules counts, for contexts with these `weights` and `groups`."""

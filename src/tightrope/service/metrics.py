@@ -49,6 +49,9 @@ class Samples(list[Sample]):
             self.add("outcomes_total", outcomes[kind], kind=kind)
         for one in state["outside"]:
             self.add("values_outside_total", one["values"], field=one["field"])
+        for one in state["replaced"]:
+            self.add("values_replaced_total", one["values"], field=one["field"], why=one["why"])
+        self.add("repeats_total", state["repeats"])
         for one in state["constraints"]:
             self.add("cumulative_cost", one["cumulative_cost"], constraint=one["name"])
             self.add("queue", one["queue"], constraint=one["name"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -15,6 +16,9 @@ from tightrope.service.answer import Refusal
 
 # PostgreSQL's text can't hold U+0000, and nobody should have to print the others. Python's $ would allow a trailing line feed.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+(?!\n)$")]
+
+# For people.
+Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000)]
 
 # What was used, by the names in the rules.
 Used: TypeAlias = dict[str, float]
@@ -39,10 +43,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     fields: int = 1_000
     # Characters of a text in a context: even an unseen category goes into the journal.
     characters: int = 1_000
+    # Of a decision: whom it is for.
+    keys: int = 20
     # Entries in `features` and in `usage`.
     numbers: int = 50_000
     # Nesting of arrays and objects.
     depth: int = 8
+    # Items in a batch: as many as are made durable together.
+    items: int = 256
     # Largest magnitude of a reward where the spec declares no range: the formulas are for rewards near [0, 1].
     reward: float = 1e6
 
@@ -64,6 +72,7 @@ class DecisionRequest(_Request):
     - usage: What each action uses, by the names in the rules: one number for all, a list by action, or an object by action's name.
     - group: The context's groups, among those that the spec declares or its rules name; an empty list for none.
     - actions: Names or numbers of the actions on offer; all by default.
+    - keys: Whom the decision is for, such as `{"user": "u17"}`, where rules count by it, or the control group or sticky actions do.
     - default: The action that is served in shadow mode.
     - explain: Whether the answer says why. It is ignored when two bodies are compared.
     """
@@ -74,6 +83,7 @@ class DecisionRequest(_Request):
     usage: dict[str, float | list[float] | dict[str, float]] | None = None
     group: Name | list[Name] | None = None
     actions: list[Number | str] | None = None
+    keys: dict[Name, Name | Number] | None = None
     default: Number | str | None = None
     explain: bool = False
 
@@ -84,6 +94,7 @@ class DecisionRequest(_Request):
             ("actions", self.actions, limits.actions),
             ("group", self.group, limits.actions),
             ("context", self.context, limits.fields),
+            ("keys", self.keys, limits.keys),
         ):
             if entries is not None and len(entries) > most and not isinstance(entries, str):
                 raise _invalid(f"{name} must have at most {most} entries, but got {len(entries)}")
@@ -96,25 +107,66 @@ class DecisionRequest(_Request):
 
 
 class OutcomeRequest(_Request):
-    """The body of `POST /v1/outcomes`: the reward, what was used, or both; each once.
+    """The body of `POST /v1/outcomes`: the reward, what was used, or both; each once. Or that nothing came of the decision.
 
     - event_id: Of the decision.
     - reward: In the unit of the spec's rewards; best between 0 and 1.
     - usage: What was used, by the names of the rules that are seen after acting: `{"hours": 0.5}` is half an hour, whatever the
       limit.
+    - cancelled: The decision was never carried out: limits per window get back what it booked, and no outcome will come.
     """
 
     event_id: Name
     reward: float | None = None
     usage: Used | None = None
+    cancelled: bool = False
 
     def require_within(self, limits: Limits) -> None:
         _require_count("usage", self.usage, limits)
-        if self.reward is None and self.usage is None:
+        if self.cancelled and (self.reward is not None or self.usage is not None):
+            raise _invalid("reward and usage must be left out where cancelled is true")
+        if self.reward is None and self.usage is None and not self.cancelled:
             raise _invalid("reward or usage must be given, but got neither")
         if self.reward is not None and not abs(self.reward) <= limits.reward:
             most = limits.reward
             raise _invalid(f"reward must lie in [-{most:g}, {most:g}], but got {self.reward:g}")
+
+
+_ITEMS: Final = msgspec.Meta(min_length=1, max_length=LIMITS.items)
+
+
+class DecisionBatch(_Request):
+    """The body of `POST /v1/decisions/batch`.
+
+    - decisions: What `POST /v1/decisions` takes, up to 256 times. Each is answered by itself.
+    """
+
+    decisions: Annotated[list[DecisionRequest], _ITEMS]
+
+
+class OutcomeBatch(_Request):
+    """The body of `POST /v1/outcomes/batch`.
+
+    - outcomes: What `POST /v1/outcomes` takes, up to 256 times. Each is answered by itself.
+    """
+
+    outcomes: Annotated[list[OutcomeRequest], _ITEMS]
+
+
+class CorrectionRequest(OutcomeRequest, kw_only=True):
+    """The body of `POST /v1/corrections`: what an outcome should have been. Parts that are left out stay.
+
+    - event_id: Of the decision.
+    - correction_id: The caller's id for this correction, which makes a retry safe.
+    - reward, usage: As they should have been reported.
+    """
+
+    correction_id: Name
+
+    def require_within(self, limits: Limits) -> None:
+        if self.cancelled:
+            raise _invalid("cancelled must be left out: an outcome can't be corrected to none")
+        super().require_within(limits)
 
 
 class ModeRequest(_Request):
@@ -126,6 +178,69 @@ class ModeRequest(_Request):
 
     mode: Literal["live", "shadow", "paused"]
     default: Number | str | None = None
+
+
+class ActionChange(_Request):
+    """What changes of an action.
+
+    - state: `active`; `paused`, off offer until it is active again; or `retired`, off offer for good.
+    - name: Its new name. Its number and all that was learnt and counted stay.
+    - description: What it is, for people.
+    """
+
+    state: Literal["active", "paused", "retired"] | None = None
+    name: Name | None = None
+    description: Text | None = None
+
+
+class NewAction(_Request):
+    """An action that joins.
+
+    - like: The action whose beliefs it begins with, less certain; without it nothing is believed of it.
+    - usage: What it uses, for every rule whose usage the spec states.
+    - state: Paused, if callers must get to know it first.
+    """
+
+    like: Name | None = None
+    usage: Used = {}
+    state: Literal["active", "paused"] = "active"
+    description: Text = ""
+
+
+class ChangeRequest(_Request):
+    """The body of `POST /v1/changes`: everything in it changes together, or nothing.
+
+    - actions: What changes of existing actions, by name.
+    - add: New actions, by name.
+    - rules: By name, as `GET /v1/state` lists them: fields with new values, such as `{"at_most": 0.3}`; null drops a rule, and a
+      field that is null takes it out of the rule.
+    - add_rules: New rules, as the spec writes them.
+    - starts: From when it holds, in seconds since 1970; at once if it is missing or past.
+    - check: Only say whether it is possible; nothing changes.
+    """
+
+    actions: dict[Name, ActionChange] = {}
+    add: dict[Name, NewAction] = {}
+    rules: dict[Name, dict[str, Any] | None] = {}
+    add_rules: list[dict[str, Any]] = []
+    starts: Annotated[float, msgspec.Meta(ge=0, le=1e11)] | None = None
+    check: bool = False
+
+    def require_within(self, limits: Limits) -> None:
+        for name in ("actions", "add", "rules", "add_rules"):
+            if len(given := getattr(self, name)) > limits.actions:
+                raise _invalid(f"{name} must have at most {limits.actions} entries, but got {len(given)}")
+        if not (self.actions or self.add or self.rules or self.add_rules):
+            raise _invalid("actions, add, rules or add_rules must say what changes, but got none of them")
+
+
+class CancelRequest(_Request):
+    """The body of `POST /v1/changes/cancel`.
+
+    - position: Of the change that has not begun yet, as `GET /v1/state` lists it.
+    """
+
+    position: Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 
 
 class SnapshotRequest(_Request):
@@ -182,6 +297,16 @@ class OutcomeQuery(PageQuery, frozen=True, kw_only=True):
     ]
 
 
+class WindowQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which accounts of `GET /v1/windows`."""
+
+    rule: Annotated[Name, msgspec.Meta(description="Only this limit, by its name.")] | None = None
+    key: Annotated[Name, msgspec.Meta(description="Only the accounts of this key.")] | None = None
+    limit: Annotated[
+        int, msgspec.Meta(ge=1, le=1000, description="The most keys to return of each limit; 20 by default.")
+    ] = 20
+
+
 Body = TypeVar("Body", bound=_Request)
 Query = TypeVar("Query", bound=msgspec.Struct)
 
@@ -230,6 +355,32 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
     return request
 
 
+def read_items(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> list[_Request | Refusal]:
+    """The requests in a batch, each as `read_body` reads it; one that is refused leaves its `Refusal` in its place."""
+    if len(body) > limits.body_bytes:
+        words = f"the body must have at most {limits.body_bytes} bytes, but has {len(body)}"
+        raise Refusal(413, "too-large", words)
+    [name] = kind.__struct_fields__
+    item = _ITEM_OF[kind]
+    # Two levels above an item.
+    _require_depth(body, limits.depth + 2)
+    if body.count(f'"{name}"'.encode()) > 1:
+        _require_single_keys(body)
+    try:
+        read = _batch_decoder(name, limits.items).decode(body)
+    except msgspec.ValidationError as error:
+        raise _unfit(error, _require_single_keys(body, _VALUES), kind) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _malformed(error, body) from None
+    found: list[_Request | Refusal] = []
+    for raw in getattr(read, name):
+        try:
+            found.append(read_body(bytes(raw), item, limits))
+        except Refusal as refusal:
+            found.append(refusal)
+    return found
+
+
 def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
     """16 bytes that are equal for two bodies exactly if they mean the same, regardless of key order and spaces."""
     if isinstance(request, DecisionRequest) and request.explain:
@@ -240,6 +391,16 @@ def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
 # How many journal bytes one byte of a body can become at most: a digit and a comma are a number of nine bytes.
 _LONGEST: Final = 5
 _DECODERS: dict[type[_Request], msgspec.json.Decoder[Any]] = {}
+_ITEM_OF: Final[dict[Any, type[_Request]]] = {DecisionBatch: DecisionRequest, OutcomeBatch: OutcomeRequest}
+
+
+@functools.cache
+def _batch_decoder(name: str, items: int) -> msgspec.json.Decoder[Any]:
+    """Reads a batch without its items, so that a bad one does not refuse the others."""
+    listed = Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=items)]
+    return msgspec.json.Decoder(msgspec.defstruct("Batch", [(name, listed)], forbid_unknown_fields=True))
+
+
 # A text to its end, or to the end of the body if unterminated, without backtracking: nothing is read twice.
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[][{}]', re.DOTALL)
 _CLOSES: Final = {ord("["): ord("]"), ord("{"): ord("}")}

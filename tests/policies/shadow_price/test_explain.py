@@ -21,9 +21,9 @@ def test_probabilities_are_those_of_the_policys_own_draws(name, guard):
     """Copies with other seeds in the same state, which choose on the same offer; a round without a solve, which would draw too."""
     setting = Setting(name, guard=guard)
     policy = setting.make()
-    play(policy, setting, 9)
-    x, W, _ = list(rounds(0, 10))[9]
-    offer = setting.offer(x, W, 9)
+    play(policy, setting, 5)
+    x, W, _ = list(rounds(0, 6))[5]
+    offer = setting.offer(x, W, 5)
     expected = policy.propose(**offer).probabilities
     n = 3000
     settings, state = policy.hooks.settings(), policy.hooks.state()

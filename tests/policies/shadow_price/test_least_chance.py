@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 import tightrope as tr
 from shadow_tools import SETTINGS, J, Setting, actions, equal_states, play, rounds
-from tightrope.kernels import shadow
+from tightrope.kernels import shadow_trace
 from tightrope.policies.hooks import restored
 from tightrope.policies.shadow_price.explain import n_constraints, parts, value_probabilities
 
@@ -16,7 +16,7 @@ LEAST = 0.3
 
 
 def marks_of(decision):
-    return decision.trace[slice(*shadow.trace_parts(J, n_constraints(decision.trace, J))[3:5])]
+    return decision.trace[slice(*shadow_trace.trace_parts(J, n_constraints(decision.trace, J))[3:5])]
 
 
 @pytest.mark.parametrize("name", SETTINGS)

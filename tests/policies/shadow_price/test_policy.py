@@ -19,7 +19,7 @@ from kernel_tools import same
 from policy_tools import unwatched
 from shadow_tools import COMPILED, SETTINGS, D, J, K, Setting, actions, equal_states, play, rounds
 from strategies import numbers
-from tightrope.kernels import shadow
+from tightrope.kernels import shadow_trace
 from tightrope.testing import PolicySuite
 
 
@@ -482,7 +482,7 @@ class TestWarmStart:
         same(warm.totals, np.zeros(K))
         x, W, _ = next(rounds(9, 1))
         decisions = [policy.decide(x, W) for policy in (cold, warm)]
-        shadows = [d.trace[shadow.trace_parts(J, K)[5] + K :][:K] for d in decisions]
+        shadows = [d.trace[shadow_trace.trace_parts(J, K)[5] + K :][:K] for d in decisions]
         same(shadows[0], np.zeros(K))
         assert shadows[1].max() > 0.0
 

@@ -131,6 +131,10 @@ class TestWhichWay:
         assert not policy.hooks.compiles()
         decisions = play(policy, setting, 300)
         assert (policy.totals <= 0.0).all()
+        assert np.median([decision.probabilities.min() for decision in decisions]) > 0.0
+        # With caution an action that would lead a total above zero has probability 0; without, every action keeps a chance.
+        careless = Setting("before", sampling="gaps", caution=0.0)
+        decisions = play(careless.make(), careless, 300)
         assert min(decision.probabilities.min() for decision in decisions) > 0.0
 
     def test_a_gpu_refuses(self):
@@ -248,7 +252,7 @@ def test_units_of_rewards_do_not_matter(name):
             # Ridge with so little on its diagonal that the scale of what it learns is all there is.
             policy = tr.ShadowPrice(reward=_scaled(name, scale), constraints=constraints)
             one = []
-            for x, W, r in rounds(3, 120):
+            for x, W, r in rounds(5, 120):
                 decision = policy.decide(x, W[:, :constraints])
                 policy.learn(decision, scale * float(r[decision.row]))
                 one.append(decision.action)

@@ -92,7 +92,11 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"actions": ["icu", "surgery", "other", "attic"]}, "actions: was .* and now is .*'attic'"),
+        (
+            {"actions": ["icu", "other", "surgery"]},
+            r'actions: .*those of the journal come first, in its order: actions = \["icu", "surgery", "other"\]',
+        ),
+        ({"actions": ["icu", "surgery"], "rule": [LATE]}, 'actions = .*"surgery", "other"'),
         ({"context": {"age": {"type": "number", "min": 0, "max": 99}}}, "context: was .* and now is"),
         (
             {"rule": [{**LATE, "range": [0.0, 2.0]}]},

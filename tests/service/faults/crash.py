@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tightrope.service.experiment import experiment, writer_thread
-from tightrope.service.experiment.state import Background, ExperimentState
+from tightrope.service.experiment.background import Background
+from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.http import app
 from tightrope.service.journal.contract import Snapshot
 from tightrope.service.journal.rows import Row

@@ -334,6 +334,25 @@ def _rules_fail_with_their_batch() -> None:
     app.Op = lambda operation, request=None, by=None, reads=False: Op(operation, request, by)  # type: ignore[assignment, misc]
 
 
+def _books_later() -> None:
+    """All requests of a batch are checked before the first is booked, as where a ledger has no lock."""
+    from tightrope.ledger.windows import Windows
+    from tightrope.service.experiment import Experiment
+
+    take, process, late = Windows.take, Experiment.process, list[Any]()
+
+    def processed(self: Experiment, ops: Any) -> Any:
+        Windows.take = lambda *given: late.append(given)  # type: ignore[method-assign, assignment]
+        answers = process(self, ops)
+        Windows.take = take  # type: ignore[method-assign]
+        for given in late:
+            take(*given)
+        late.clear()
+        return answers
+
+    Experiment.process = processed  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     "any usage": _any_usage,
     "any features": _any_features,
@@ -349,4 +368,5 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "unfenced": _unfenced,
     "waits for ever": _waits_for_ever,
     "believes the clock": _believes_the_clock,
+    "books later": _books_later,
 }

@@ -69,7 +69,7 @@ def test_the_page_allows_nothing_from_outside(web: httpx.Client) -> None:
     )
     loaded = re.findall(r'(?:src|href|data-plotly)="([^"]+)"', answer.text)
     assert not [one for one in loaded if re.match(r"(https?:)?//", one)]
-    assert sum(one.startswith("static/") for one in loaded) == 4
+    assert sum(one.startswith("static/") for one in loaded) == 5
     assert web.get("/static/plotly.min.js").text.count("plotly") > 10
 
 
@@ -723,3 +723,57 @@ def test_no_errors_and_no_strangers(chromium: Browser, web: httpx.Client) -> Non
     assert len(requests) > 6
     assert [one for one in requests if not one.startswith((str(web.base_url), "data:"))] == []
     assert [one["entry"]["text"] for one in page.events("Log.entryAdded")] == []
+
+
+def test_limits_per_window_show_the_keys_that_are_closest_to_them(chromium: Browser) -> None:
+    rule = {"kind": "budget", "name": "cost", "at_most": 2, "per": "day", "by": "user", "hard": True}
+    late = {**rule, "seen": "after", "usage": {"a": 0.5, "none": 0}}
+    with service(make_spec({"name": "windows", "actions": ["a", "none"], "rule": [late]})) as web:
+        for user, times in (("ann", 4), ("bob", 1)):
+            for i in range(times):
+                body = {"event_id": f"{user}-{i}", "keys": {"user": user}, "actions": ["a"]}
+                web.post("/v1/decisions", json=body)
+        web.post("/v1/outcomes", json={"event_id": "ann-0", "usage": {"cost": 0.5}})
+        page = opened(chromium, web)
+        page.wait("!document.getElementById('windows-section').hidden")
+        ann, bob = cards_of(page, "#windows")
+    assert ann.startswith("✕ Used up")
+    assert "cost per day by user: ann" in ann
+    assert "2 of 2 cost, 1.5 of it reserved, 0 left, until" in ann
+    assert bob.startswith("✓ Within")
+    assert "0.5 of 2 cost, 0.5 of it reserved, 1.5 left, until" in bob
+
+
+def test_it_shows_the_control_group_and_what_contexts_lacked(chromium: Browser) -> None:
+    context = {"age": {"type": "number", "min": 0, "max": 100, "missing": 40}}
+    tables = {"context": context, "holdout": {"share": 0.4, "by": "user", "baseline": "other"}}
+    with service(ward(**tables, sticky={"by": "user", "for": "7d"})) as web:
+        for i in range(120):
+            body = {
+                "event_id": f"v{i}",
+                "context": {} if i % 2 else {"age": 5},
+                "keys": {"user": f"u{i % 90}"},
+            }
+            assert web.post("/v1/decisions", json=body).status_code == 200
+            outcome = {"event_id": f"v{i}", "reward": i % 3 / 2, "usage": {"hours": 0.5}}
+            web.post("/v1/outcomes", json=outcome)
+        tab = opened(chromium, web)
+        lift = web.get("/v1/lift").json()
+        assert f"{lift['users']['control']} in the control group" in tab.text("#lift-lead")
+        assert "always other" in tab.text("#lift-lead")
+        rows = tab.js(
+            "[...document.querySelectorAll('#lift tbody tr')].map((row) => [...row.cells].map((one) => one.innerText.trim()))"
+        )
+        measures = [lift["reward"], *lift["rules"]]
+        assert [row[0] for row in rows] == ["reward", *(one["rule"] for one in lift["rules"])]
+        for row, one in zip(rows, measures, strict=True):
+            assert row[1:4] == [shown(one[name]) for name in ("policy", "control", "lift")]
+            known = "too few yet" if one["low"] is None else f"{shown(one['low'])} to {shown(one['high'])}"
+            assert row[4] == known
+        assert any(one["low"] is not None for one in measures)
+        assert "age: 60 values were missing, and taken as 40." in tab.text("#notices")
+        assert "repeats decision" in tab.text("#list")
+
+
+def test_without_a_control_group_there_is_no_such_part(page: Page) -> None:
+    assert page.js("document.getElementById('lift-section').hidden")

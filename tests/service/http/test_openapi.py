@@ -23,13 +23,23 @@ API = document()
 SCHEMAS: dict[str, Any] = API["components"]["schemas"]
 
 
+HOLDOUT = {"share": 0.3, "baseline": "other"}
+
+
 def priced() -> Spec:
     """Prices and a hard cap."""
     cap: dict[str, Any] = {"kind": "budget", "name": "beds", "at_most": 0.5, "hard": True, "total": 40}
     cap["usage"] = {"icu": 1.0, "surgery": 0.0, "other": 0.0}
     after = {"kind": "budget", "name": "hours", "at_most": 0.6, "seen": "after"}
+    daily = {"kind": "capacity", "action": "icu", "at_most": 900, "count": True, "per": "day", "hard": True}
     return make_spec(
-        {"name": "ward", "actions": ["icu", "surgery", "other"], "context": CONTEXT, "rule": [cap, after]}
+        {
+            "name": "ward",
+            "actions": ["icu", "surgery", "other"],
+            "context": CONTEXT,
+            "rule": [cap, after, daily],
+            "holdout": HOLDOUT,
+        }
     )
 
 
@@ -50,7 +60,7 @@ def lively(spec: Spec) -> Bench:
     return bench
 
 
-@pytest.mark.parametrize("spec", [ward(), priced()], ids=["queues", "prices"])
+@pytest.mark.parametrize("spec", [ward(holdout=HOLDOUT), priced()], ids=["queues", "prices"])
 def test_every_field_that_is_sent_is_declared(spec: Spec) -> None:
     bench = lively(spec)
     asked: dict[str, list[Any]] = {
@@ -60,6 +70,7 @@ def test_every_field_that_is_sent_is_declared(spec: Spec) -> None:
             OutcomeQuery(limit=1000, status=status) for status in ("late", "rejected", "missing", "pending")
         ],
         "list_changes": [PageQuery(limit=1000)],
+        "show_windows": [requests.WindowQuery()],
     }
     seen: set[str] = set()
     for route in (one for one in ROUTES if not one.of_service and one.method == "GET"):
@@ -119,9 +130,9 @@ def test_everything_has_a_name_and_words() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_are_what_they_are_examples_of(name: str) -> None:
     assert SCHEMAS[name]["examples"] == [EXAMPLES[name]]
-    kind = getattr(requests if name.endswith("Request") else responses, name)
+    kind = getattr(requests if name.endswith(("Request", "Batch")) else responses, name)
     read = msgspec.convert(EXAMPLES[name], kind)
-    if name.endswith("Request"):
+    if name.endswith(("Request", "Batch")):
         assert msgspec.to_builtins(read) == EXAMPLES[name]
     else:
         assert read == EXAMPLES[name]

@@ -116,6 +116,29 @@ def test_intervals_cover_the_truth_on_logs_of_a_policy_that_learns() -> None:
     assert errors["dr"][:, 2].std() < errors["ips"][:, 2].std() / 1.5, "the fit takes up noise"
 
 
+def test_a_control_group_does_not_bend_the_estimates() -> None:
+    """Rows of a baseline that spares an action are left out, as are repeats; those of a mix of all actions count."""
+    for baseline, spared in (("low", True), ({"none": 0.25, "low": 0.5, "high": 0.25}, False)):
+        z = []
+        for i in range(12):
+            bench = serve(trial(DRAWS, holdout={"share": 0.4, "baseline": baseline}), 250, seed=i)
+            found = judged(bench, {"kind": "uniform"}, method="ips", seed=i)
+            left = sum(one for why, one in found.left_out.items() if "control group" in why)
+            assert (60 < left < 140) if spared else left == 0
+            assert (found.decisions, found.judged) == (250, 250 - left)
+            error = found.reward.estimate - REWARDS.mean()
+            z.append(error / (found.reward.high - found.reward.low) * 3.92)
+        assert abs(np.mean(z)) < 4.5 / np.sqrt(12), (baseline, z)
+
+
+def test_repeats_of_a_decision_are_left_out() -> None:
+    spec = trial(DRAWS, sticky={"by": "user", "for": "30d"})
+    bench = serve(spec, 300, body=lambda i: {"keys": {"user": f"u{i % 150}"}})
+    found = judged(bench, {"kind": "uniform"})
+    assert found.left_out == {"that repeat an earlier one for the same user": 150}
+    assert (found.decisions, found.judged) == (300, 150)
+
+
 def test_a_policy_that_learns_lives_as_it_would_have_lived() -> None:
     """Its queue, its estimates and so its choices are its own: on average what it does when it is served itself."""
     target = {

@@ -9,11 +9,12 @@ import asyncio
 import functools
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tightrope_client import endpoints
+from tightrope_client.batches import Part, batches
 from tightrope_client.endpoints import Request, Settings
 from tightrope_client.errors import ServiceError
 from tightrope_client.retries import Attempts, Unanswered
@@ -127,9 +128,14 @@ class Client(_Base):
     state = _at_once(endpoints.state)
     history = _at_once(endpoints.history)
     rules = _at_once(endpoints.rules)
+    windows = _at_once(endpoints.windows)
+    lift = _at_once(endpoints.lift)
     changes = _at_once(endpoints.changes)
     snapshots = _at_once(endpoints.snapshots)
     experiments = _at_once(endpoints.experiments)
+    correct = _at_once(endpoints.correct)
+    change = _at_once(endpoints.change)
+    cancel_change = _at_once(endpoints.cancel_change)
     change_mode = _at_once(endpoints.change_mode)
     take_snapshot = _at_once(endpoints.take_snapshot)
     roll_back = _at_once(endpoints.roll_back)
@@ -153,6 +159,23 @@ class Client(_Base):
         """Report many outcomes, a limited number at a time. Each holds the arguments of `learn`; answers as in `decide_many`."""
         return self._many(endpoints.learn, outcomes, concurrency)
 
+    def decide_batch(
+        self, requests: Iterable[Mapping[str, Any]], *, deadline: float | None = None
+    ) -> list[responses.Decision | ServiceError]:
+        """Ask for many decisions, 256 in each request: the same as `decide_many`, with less work for both sides.
+
+        They are made in the order given. A request that fails as a whole has failed for each of its decisions.
+        """
+        build = functools.partial(endpoints.decide_batch, deadline=deadline)
+        return [one for part in batches(requests) for one in self._batch(build, part, "decision")]
+
+    def learn_batch(
+        self, outcomes: Iterable[Mapping[str, Any]], *, deadline: float | None = None
+    ) -> list[responses.Outcome | ServiceError]:
+        """Report many outcomes, 256 in each request; answers as in `decide_batch`."""
+        build = functools.partial(endpoints.learn_batch, deadline=deadline)
+        return [one for part in batches(outcomes) for one in self._batch(build, part, "outcome")]
+
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
@@ -171,6 +194,16 @@ class Client(_Base):
             with attempt:
                 attempt.take(self._pool.request(request, attempt.timeout, attempt.left))
         return attempts.result()
+
+    def _batch(
+        self, build: Callable[..., Request[Any]], items: Sequence[Mapping[str, Any]], name: str
+    ) -> list[Any]:
+        part = Part.of(items)
+        request = build(self.settings, part.items)
+        try:
+            return part.answers(self._send(request), name, self._unanswered, request)
+        except ServiceError as error:
+            return part.failed(error)
 
     def _many(
         self, build: Callable[..., Request[T]], requests: Iterable[Mapping[str, Any]], concurrency: int
@@ -214,9 +247,14 @@ class AsyncClient(_Base):
     state = _awaited(endpoints.state)
     history = _awaited(endpoints.history)
     rules = _awaited(endpoints.rules)
+    windows = _awaited(endpoints.windows)
+    lift = _awaited(endpoints.lift)
     changes = _awaited(endpoints.changes)
     snapshots = _awaited(endpoints.snapshots)
     experiments = _awaited(endpoints.experiments)
+    correct = _awaited(endpoints.correct)
+    change = _awaited(endpoints.change)
+    cancel_change = _awaited(endpoints.cancel_change)
     change_mode = _awaited(endpoints.change_mode)
     take_snapshot = _awaited(endpoints.take_snapshot)
     roll_back = _awaited(endpoints.roll_back)
@@ -236,6 +274,20 @@ class AsyncClient(_Base):
         """Report many outcomes, as `Client.learn_many` does."""
         return await self._many(endpoints.learn, outcomes, concurrency)
 
+    async def decide_batch(
+        self, requests: Iterable[Mapping[str, Any]], *, deadline: float | None = None
+    ) -> list[responses.Decision | ServiceError]:
+        """Ask for many decisions, 256 in each request, as `Client.decide_batch` does."""
+        build = functools.partial(endpoints.decide_batch, deadline=deadline)
+        return [one for part in batches(requests) for one in await self._batch(build, part, "decision")]
+
+    async def learn_batch(
+        self, outcomes: Iterable[Mapping[str, Any]], *, deadline: float | None = None
+    ) -> list[responses.Outcome | ServiceError]:
+        """Report many outcomes, 256 in each request, as `Client.learn_batch` does."""
+        build = functools.partial(endpoints.learn_batch, deadline=deadline)
+        return [one for part in batches(outcomes) for one in await self._batch(build, part, "outcome")]
+
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.close()
@@ -254,6 +306,16 @@ class AsyncClient(_Base):
             with attempt:
                 attempt.take(await self._pool.request(request, attempt.timeout, attempt.left))
         return attempts.result()
+
+    async def _batch(
+        self, build: Callable[..., Request[Any]], items: Sequence[Mapping[str, Any]], name: str
+    ) -> list[Any]:
+        part = Part.of(items)
+        request = build(self.settings, part.items)
+        try:
+            return part.answers(await self._send(request), name, self._unanswered, request)
+        except ServiceError as error:
+            return part.failed(error)
 
     async def _many(
         self, build: Callable[..., Request[T]], requests: Iterable[Mapping[str, Any]], concurrency: int

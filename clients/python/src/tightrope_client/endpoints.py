@@ -12,7 +12,7 @@ import math
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -59,8 +59,8 @@ class Request(Generic[T]):
     target: str
     content: bytes | None = None
     event_id: str | None = None
-    # The arguments of a decision, so that it can be asked for again.
-    decision: dict[str, Any] | None = None
+    # By event id: the arguments of decisions, so that they can be asked for again.
+    decisions: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     deadline: float | None = None
     repeatable: bool = True
 
@@ -85,21 +85,42 @@ def decide(
     group: str | Sequence[str] | None = None,
     actions: Sequence[str | int] | None = None,
     default: str | int | None = None,
+    keys: Mapping[str, str | int] | None = None,
     explain: bool = False,
     deadline: float | None = None,
 ) -> Request[responses.Decision]:
     """Ask for a decision: `event_id`, `action`, `name`, `sequence`, and the `probability` with which the action was served.
 
     With `explain` also the `probabilities` of all actions on offer, by name, and the `explanation`. `usage` is what each action
-    uses, by the names in the rules and in their units. `deadline`: how many seconds the call may take, all attempts together; a
+    uses, by the names in the rules and in their units. `keys` says whom the decision is for, if a rule or the spec asks, as in
+    `{"user": "u17"}`. `deadline`: how many seconds the call may take, all attempts together; a
     call that ends without an answer is in `unanswered`.
     """
     event_id = new_event_id() if event_id is None else event_id
     body: dict[str, Any] = {"event_id": event_id, "context": context, "features": features}
     body |= {"usage": usage, "group": group}
-    body |= {"actions": actions, "default": default, "explain": explain or None}
+    body |= {"actions": actions, "default": default, "keys": keys, "explain": explain or None}
     given = {name: value for name, value in body.items() if value is not None}
-    return _post(self, "/v1/decisions", given, event_id=event_id, decision=given, deadline=deadline)
+    return _post(
+        self, "/v1/decisions", given, event_id=event_id, decisions={event_id: given}, deadline=deadline
+    )
+
+
+def decide_batch(
+    self: Settings, /, requests: Iterable[Mapping[str, Any]], *, deadline: float | None = None
+) -> Request[responses.DecisionResults]:
+    """Ask for up to 256 decisions in one request; each holds the arguments of `decide`, and is answered by itself."""
+    asked = [one for request in requests for one in decide(self, **request).decisions.items()]
+    body = {"decisions": [given for _, given in asked]}
+    return _post(self, "/v1/decisions/batch", body, decisions=dict(asked), deadline=deadline)
+
+
+def learn_batch(
+    self: Settings, /, outcomes: Iterable[Mapping[str, Any]], *, deadline: float | None = None
+) -> Request[responses.OutcomeResults]:
+    """Report up to 256 outcomes in one request; each holds the arguments of `learn`, and is answered by itself."""
+    told = [{name: value for name, value in one.items() if value is not None} for one in outcomes]
+    return _post(self, "/v1/outcomes/batch", {"outcomes": told}, deadline=deadline)
 
 
 def learn(
@@ -109,13 +130,15 @@ def learn(
     reward: float | None = None,
     usage: Mapping[str, float] | None = None,
     *,
+    cancelled: bool = False,
     deadline: float | None = None,
 ) -> Request[responses.Outcome]:
     """Report the outcome of a decision: the reward, what was used, or both, together or one after the other.
 
     `usage` is what was used, by the names in the rules and in their units: `{"hours": 0.5}` is half an hour, whatever the limit.
+    `cancelled` says instead that the decision was never carried out: limits per window get back what it booked.
     """
-    body = {"event_id": event_id, "reward": reward, "usage": usage}
+    body = {"event_id": event_id, "reward": reward, "usage": usage, "cancelled": cancelled or None}
     return _post(self, "/v1/outcomes", body, event_id=event_id, deadline=deadline)
 
 
@@ -158,6 +181,18 @@ def rules(self: Settings, /) -> Request[responses.RuleCosts]:
     return _get(self, "/v1/rules")
 
 
+def windows(
+    self: Settings, /, *, rule: str | None = None, key: str | None = None, limit: int = 20
+) -> Request[responses.WindowList]:
+    """Where limits per window stand: of one `rule` or all, for one `key` or for those closest to their limits."""
+    return _get(self, "/v1/windows", rule=rule, key=key, limit=limit)
+
+
+def lift(self: Settings, /) -> Request[responses.Lift]:
+    """What the policy earns and uses more than the control group's baseline."""
+    return _get(self, "/v1/lift")
+
+
 def changes(
     self: Settings, /, *, limit: int = 20, before: int | None = None
 ) -> Request[responses.ChangePage]:
@@ -173,6 +208,47 @@ def snapshots(self: Settings, /) -> Request[responses.SnapshotList]:
 def experiments(self: Settings, /) -> Request[responses.ExperimentList]:
     """The experiments that the key opens."""
     return Request("GET", urlsplit(self.url).path.rstrip("/") + "/v1/experiments")
+
+
+def correct(
+    self: Settings,
+    /,
+    event_id: str,
+    correction_id: str,
+    reward: float | None = None,
+    usage: Mapping[str, float] | None = None,
+) -> Request[responses.Correction]:
+    """Correct an outcome that was reported wrongly; parts that are left out stay as they are.
+
+    `correction_id` is your own id for this correction: sent again, it is answered again and changes nothing.
+    """
+    body = {"event_id": event_id, "correction_id": correction_id, "reward": reward, "usage": usage}
+    return _post(self, "/v1/corrections", body, event_id=event_id)
+
+
+def change(
+    self: Settings,
+    /,
+    *,
+    actions: Mapping[str, Mapping[str, Any]] | None = None,
+    add: Mapping[str, Mapping[str, Any]] | None = None,
+    rules: Mapping[str, Mapping[str, Any] | None] | None = None,
+    add_rules: Sequence[Mapping[str, Any]] | None = None,
+    starts: float | None = None,
+    check: bool = False,
+) -> Request[responses.Changed]:
+    """Change actions and rules together, at once or from `starts` on; with `check` only say whether that is possible.
+
+    >>> change(Settings("http://localhost"), add={"hospice": {"like": "other"}}, check=True).content
+    b'{"add": {"hospice": {"like": "other"}}, "check": true}'
+    """
+    body = {"actions": actions, "add": add, "rules": rules, "add_rules": add_rules, "starts": starts}
+    return _post(self, "/v1/changes", {**body, "check": check or None})
+
+
+def cancel_change(self: Settings, /, position: int) -> Request[responses.Cancelled]:
+    """Cancel a change that has not begun yet; `state()` lists them under `scheduled`."""
+    return _post(self, "/v1/changes/cancel", {"position": position})
 
 
 def change_mode(
@@ -210,6 +286,10 @@ def post(self: Settings, path: str, /, **body: Any) -> Request[dict[str, Any]]:
     return _post(self, path, body)
 
 
+# What a second request would do again, or be refused for.
+_ONCE = ("/v1/rollback", "/v1/snapshots", "/v1/changes", "/v1/changes/cancel")
+
+
 def _get(self: Settings, path: str, *, event_id: str | None = None, **parameters: Any) -> Request[Any]:
     return Request("GET", _target(self, path, parameters), event_id=event_id)
 
@@ -219,7 +299,7 @@ def _post(self: Settings, path: str, body: Mapping[str, Any], **more: Any) -> Re
     content = json.dumps(given, default=_plain).encode()
     if b"NaN" in content or b"Infinity" in content:
         _require_finite(json.loads(content), "")
-    more["repeatable"] = path not in ("/v1/rollback", "/v1/snapshots")
+    more["repeatable"] = path not in _ONCE
     return Request("POST", _target(self, path, {}), content, **more)
 
 

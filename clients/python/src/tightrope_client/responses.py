@@ -54,6 +54,8 @@ class Decision(TypedDict):
     - sequence: How many decisions the experiment had made before this one.
     - probability: The probability with which the action was served; 1 if nothing was drawn, null if there is no closed form.
     - proposed: In shadow mode: what the policy would have chosen.
+    - arm: With a control group: whether the policy decided or the baseline.
+    - repeats: Where actions stick: the number of the decision that it repeats.
     - probabilities: With `explain`: of all actions on offer, by name.
     - explanation: With `explain`: why.
     """
@@ -64,6 +66,8 @@ class Decision(TypedDict):
     sequence: int
     probability: float | None
     proposed: NotRequired[str]
+    arm: NotRequired[Literal["policy", "control"]]
+    repeats: NotRequired[int]
     probabilities: NotRequired[dict[str, float] | None]
     explanation: NotRequired[Explanation]
 
@@ -72,10 +76,12 @@ class KnownOutcome(TypedDict):
     """The parts of an outcome that have arrived.
 
     - usage: What was used, by the names in the rules.
+    - cancelled: Whether the decision was never carried out.
     """
 
     reward: NotRequired[float]
     usage: NotRequired[dict[str, float]]
+    cancelled: NotRequired[bool]
 
 
 class RecordedDecision(Decision):
@@ -108,6 +114,8 @@ class ListedDecision(TypedDict):
     name: NotRequired[str]
     probability: NotRequired[float | None]
     proposed: NotRequired[str]
+    arm: NotRequired[Literal["policy", "control"]]
+    repeats: NotRequired[int]
     probabilities: NotRequired[dict[str, float] | None]
     explanation: NotRequired[Explanation]
     request: NotRequired[dict[str, Any]]
@@ -134,6 +142,21 @@ class Outcome(TypedDict):
     event_id: str
     sequence: int
     awaits: list[Literal["reward", "usage"]]
+
+
+class Correction(TypedDict):
+    """A corrected outcome.
+
+    - outcome: The outcome as it counts now.
+    - learnt: What became of what was learnt from it: `exactly` as if it had come that way, `at the next fit`, or `not`, because the
+      model no longer knows that outcome. Totals and hard caps are always exact. Null for a repeated request.
+    """
+
+    event_id: str
+    sequence: int
+    correction_id: str
+    outcome: KnownOutcome
+    learnt: Literal["exactly", "at the next fit", "not"] | None
 
 
 class ListedOutcome(TypedDict):
@@ -169,15 +192,72 @@ class OutcomePage(TypedDict):
 
 
 class ActionShare(TypedDict):
-    """How often an action was served.
+    """An action, and how often it was served.
 
     - offered: How often it was on offer.
+    - state: Paused and retired actions are off offer, retired ones for good.
+    - description: What it is, for people.
+    - was: Its earlier names.
     """
 
     name: str
     decisions: int
     share: float
     offered: int
+    state: Literal["active", "paused", "retired"]
+    description: str
+    was: list[str]
+
+
+class EarlierLimit(TypedDict):
+    """What a rule counted before its limit changed; take it from the numbers of the rule to get those since then.
+
+    - until: When that was.
+    - decisions, used, allowed: As in the rule. Null: not known.
+    """
+
+    until: float
+    decisions: int
+    used: float | None
+    allowed: float | None
+
+
+class ScheduledChange(TypedDict):
+    """A change that begins later.
+
+    - position: In the journal; `POST /v1/changes/cancel` takes it.
+    - starts: When it begins.
+    - change: What was asked for.
+    - by: The id of the key that asked for it.
+    """
+
+    position: int
+    starts: float
+    change: dict[str, Any]
+    by: str | None
+
+
+class Changed(TypedDict):
+    """What was changed, will change, or with `check` would change.
+
+    - possible: Whether it can be done; only a check says no, with `why`, and the smallest `relaxation` of limits, by rule.
+    - position: In the journal; null for a check.
+    - starts: When it begins, if not at once.
+    - changes: In words.
+    """
+
+    possible: bool
+    position: int | None
+    starts: float | None
+    changes: list[str]
+    why: str | None
+    relaxation: dict[str, float]
+
+
+class Cancelled(TypedDict):
+    """The position of the change that was cancelled."""
+
+    position: int
 
 
 class ConstraintState(TypedDict):
@@ -194,6 +274,7 @@ class ConstraintState(TypedDict):
     - queue: The price or queue that the policy uses, on the same scale.
     - price: What one more unit, such as one more nurse hour, would earn.
     - infeasible: Whether it can't be met, judging by what was seen.
+    - earlier: What it counted until its limit last changed; null if it never did.
     """
 
     name: str
@@ -211,6 +292,7 @@ class ConstraintState(TypedDict):
     queue: float
     price: NotRequired[float]
     infeasible: bool
+    earlier: EarlierLimit | None
 
 
 class Withheld(TypedDict):
@@ -247,11 +329,66 @@ class HardCapState(TypedDict):
     withheld: Withheld | None
 
 
+class WindowAccount(TypedDict):
+    """Where the account of a limit per window stands, in the rule's units.
+
+    - key: Whose account it is; null for all decisions. One that starts with `~` was erased.
+    - start, end: When its window began and ends, in seconds since 1970; a rolling window ends now.
+    - decisions: How many decisions it has counted in this window.
+    - reserved: What is held until outcomes say what was really used.
+    - allowed: What may be used in this window, or must be, for a limit with `at_least`.
+    """
+
+    key: str | None
+    start: float
+    end: float
+    decisions: int
+    used: float
+    reserved: float
+    allowed: float
+    left: float
+
+
+class WindowState(TypedDict):
+    """Where a limit per window stands.
+
+    - per, zone, by, hard: As in the spec.
+    - keys: How many keys have an account in this window, for a limit by key.
+    - accounts: One for all, or those of the keys that are closest to their limits.
+    - above: Outcomes that used more than was reserved for them; they are booked in full.
+    - gone: Outcomes that came when the window of their decision was no longer kept.
+    """
+
+    name: str
+    rule: str
+    side: Literal["at_most", "at_least"]
+    unit: str
+    per: str
+    zone: str
+    by: str | None
+    hard: bool
+    keys: NotRequired[int]
+    accounts: list[WindowAccount]
+    above: int
+    gone: int
+
+
+class WindowList(TypedDict):
+    """Limits per window.
+
+    - time: The time of the journal, in seconds since 1970.
+    """
+
+    time: float
+    windows: list[WindowState]
+
+
 class OutcomeCounts(TypedDict):
     """How many outcomes arrived, and what became of the others.
 
     - rewards: Rewards that were learnt.
     - complete: Decisions whose whole outcome is known.
+    - cancelled: Decisions that were never carried out.
     - missing, late, rejected, rolled_back: No longer awaited; came after that; contradicted what was recorded; undone by a
       rollback.
     """
@@ -261,6 +398,7 @@ class OutcomeCounts(TypedDict):
     complete: int
     pending: int
     missing: int
+    cancelled: int
     late: int
     rejected: int
     rolled_back: int
@@ -289,6 +427,20 @@ class OutsideValues(TypedDict):
     outside: Literal["clip", "take"]
 
 
+class ReplacedValues(TypedDict):
+    """How many values of a field of the context were replaced, as the spec declares.
+
+    - why: They were `missing`, or none of the declared ones (`other`).
+    - values: How many.
+    - taken_as: What was used instead, in words.
+    """
+
+    field: str
+    why: Literal["missing", "other"]
+    values: int
+    taken_as: str
+
+
 class State(TypedDict):
     """Where an experiment stands.
 
@@ -296,7 +448,11 @@ class State(TypedDict):
     - position: How many entries the journal has.
     - head: The hash of the last entry, which proves all of them.
     - default: What shadow mode serves.
+    - windows: How many limits per window there are; see `GET /v1/windows`.
+    - holdout: The share of the control group; null without one.
+    - repeats: How many decisions repeated an action that a user keeps.
     - slater: Slater's constant, if the policy has one.
+    - scheduled: Changes that begin later.
     """
 
     experiment: str
@@ -308,11 +464,16 @@ class State(TypedDict):
     default: str | None
     decisions: int
     actions: list[ActionShare]
+    scheduled: list[ScheduledChange]
     constraints: list[ConstraintState]
     hard_caps: list[HardCapState]
+    windows: int
     outcomes: OutcomeCounts
     shadow_decisions: int
     outside: list[OutsideValues]
+    replaced: list[ReplacedValues]
+    holdout: float | None
+    repeats: int
     slater: float | None
     concerns: list[ConcernState]
 
@@ -336,6 +497,65 @@ class History(TypedDict):
     queues: dict[str, list[float]]
     prices: NotRequired[dict[str, list[float]]]
     actions: dict[str, list[float]]
+
+
+class ArmCounts(TypedDict):
+    """One number for each arm."""
+
+    policy: int
+    control: int
+
+
+class Measure(TypedDict):
+    """What an arm earned or used, and how much more it was under the policy.
+
+    - name, unit: `reward`, or a rule's name and the unit of what it counts.
+    - rule: The rule in words; null for the reward.
+    - counted: How many decisions (or users) each arm's mean is over.
+    - policy, control: Means per decision, or per user; null if nothing is known.
+    - lift: The first less the second.
+    - low, high: The 95 % interval of the lift, valid whenever you look; null while too little is known.
+    """
+
+    name: str
+    unit: str
+    rule: str | None
+    counted: ArmCounts
+    policy: float | None
+    control: float | None
+    lift: float | None
+    low: float | None
+    high: float | None
+
+
+class Lift(TypedDict):
+    """The policy against the control group's baseline.
+
+    - share: Of the control group.
+    - by: The key that it is drawn by; null if each decision is drawn by itself.
+    - per: What means and lifts are per: a decision, or a user (the sum of all of that user's decisions so far).
+    - baseline: What the control group gets, in words.
+    - since, sequence: From when on it counts, and from which decision: it begins anew when what it compares changes.
+    - decisions: How many of them were live, in each arm.
+    - users: How many users there are in each arm; null if `by` is.
+    - unmeasured: Decisions that do not count because there were too many users.
+    - displaced: Decisions of the control group for which no action of the baseline was on offer.
+    - reward: The lift in reward.
+    - rules: The lift in what each rule counts.
+    """
+
+    share: float
+    by: str | None
+    per: Literal["decision", "user"]
+    baseline: str
+    since: float
+    sequence: int
+    decisions: ArmCounts
+    users: ArmCounts | None
+    unmeasured: int
+    displaced: int
+    reward: Measure
+    rules: list[Measure]
 
 
 class RuleCost(TypedDict):
@@ -365,11 +585,17 @@ class Change(TypedDict):
     - by: The id of the key that asked for it.
     - damaged: Whether its journal entry can't be read.
     - ranges: For a start: the inferred ranges of usage that no rule declares.
+    - own, users: For an erasure: which of the baseline's own decisions, and which rows of the lift's users, it reached.
+    - changes: What was changed while it ran, in words.
+    - stated: The spec that the service was started with before that.
+    - scheduled: The position at which this change was scheduled.
+    - starts, change: When a scheduled change begins, in microseconds, and what was asked for.
+    - why: Why a scheduled change was cancelled, if nobody asked for it.
     """
 
     position: int
     time: float
-    kind: Literal["started", "mode", "rolled back", "erased"]
+    kind: Literal["started", "mode", "rolled back", "erased", "scheduled", "cancelled"]
     by: NotRequired[str]
     format: NotRequired[int]
     version: NotRequired[str]
@@ -378,12 +604,20 @@ class Change(TypedDict):
     max_pending: NotRequired[int]
     reset_caps: NotRequired[list[str]]
     ranges: NotRequired[dict[str, tuple[float, float]]]
+    changes: NotRequired[list[str]]
+    stated: NotRequired[dict[str, Any] | None]
+    scheduled: NotRequired[int | None]
+    starts: NotRequired[int]
+    change: NotRequired[dict[str, Any]]
+    why: NotRequired[str]
     mode: NotRequired[Literal["live", "shadow", "paused"]]
     default: NotRequired[int]
     restore: NotRequired[Literal["learnt", "all"]]
     rows: NotRequired[list[tuple[int, int]]]
     event_ids: NotRequired[list[str]]
     numbers: NotRequired[list[int]]
+    own: NotRequired[list[int]]
+    users: NotRequired[list[int]]
     stale: NotRequired[list[int]]
     snapshots: NotRequired[list[tuple[int, str]]]
     damaged: NotRequired[Literal[True]]
@@ -438,6 +672,48 @@ class Erasure(TypedDict):
     erased: list[str]
     unknown: list[str]
     entries: int
+
+
+class DecisionResult(TypedDict):
+    """What became of one item of a batch.
+
+    - status: 200, or the status that the request would have got by itself.
+    - decision: With 200.
+    - error: With any other.
+    - retry_after: After how many seconds to send it again, if that may help.
+    """
+
+    status: int
+    decision: NotRequired[Decision]
+    error: NotRequired[ErrorDetail]
+    retry_after: NotRequired[int]
+
+
+class DecisionResults(TypedDict):
+    """The results of a batch, in the order of its items."""
+
+    results: list[DecisionResult]
+
+
+class OutcomeResult(TypedDict):
+    """What became of one item of a batch.
+
+    - status: 200, or the status that the request would have got by itself.
+    - outcome: With 200.
+    - error: With any other.
+    - retry_after: After how many seconds to send it again, if that may help.
+    """
+
+    status: int
+    outcome: NotRequired[Outcome]
+    error: NotRequired[ErrorDetail]
+    retry_after: NotRequired[int]
+
+
+class OutcomeResults(TypedDict):
+    """The results of a batch, in the order of its items."""
+
+    results: list[OutcomeResult]
 
 
 class ExperimentSummary(TypedDict):

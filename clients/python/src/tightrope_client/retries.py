@@ -36,15 +36,15 @@ class Unanswered:
         self._arguments: dict[str, dict[str, Any]] = {}
 
     def add(self, request: Request[Any]) -> None:
-        if request.decision is not None and request.event_id is not None:
-            with self._lock:
-                self._arguments[request.event_id] = request.decision
-                if len(self._arguments) > _KEPT:
-                    del self._arguments[next(iter(self._arguments))]
+        with self._lock:
+            self._arguments |= request.decisions
+            while len(self._arguments) > _KEPT:
+                del self._arguments[next(iter(self._arguments))]
 
     def remove(self, request: Request[Any]) -> None:
         with self._lock:
-            self._arguments.pop(request.event_id or "", None)
+            for event_id in request.decisions or (request.event_id,):
+                self._arguments.pop(event_id or "", None)
 
     def copy(self) -> dict[str, dict[str, Any]]:
         with self._lock:

@@ -179,11 +179,11 @@ def _optimal_mixture(scenario: Scenario) -> Array:
     return solve(scenario.env, baseline="fluid").policy
 
 
-def _round_robin(scenario: Scenario, horizon: int) -> Any:
+def _keeping_shares(policy: type, scenario: Scenario, horizon: int) -> Any:
     """The minimum shares where there are some, with the rest of the rounds spread evenly; else equal shares."""
     J = scenario.env.n_actions
     least = np.asarray(scenario.known(horizon).get("shares", np.zeros(J)))
-    return policies.RoundRobin(J, shares=least + (1.0 - least.sum()) / J)
+    return policy(J, shares=least + (1.0 - least.sum()) / J)
 
 
 _GUARD: dict[str, Any] = {"step": 0.0, "guard": True}
@@ -193,8 +193,8 @@ _LINEAR = ("oplb", "safe-lucb", "safe-lts", "lincbwk", "clucb", "lints", "greedy
 
 _PAPER = "pessimistic-optimistic"
 
-# Plays only where it is named: it has no compiled code, and is there for its proof.
-_ON_REQUEST = ("provable-shadow-price",)
+# They play only where they are named: they have no compiled code. One is there for its proof, one to be evaluated on logs.
+_ON_REQUEST = ("provable-shadow-price", "fixed-mix")
 
 # Those that are not simply given what a scenario knows.
 _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
@@ -209,7 +209,8 @@ _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     # tr.policies.LinUCB clips there too.
     "guarded-linucb": partial(_fitted, policies.Lagrangian, clip=1.0, **_GUARD),
     "prudent": _prudent,
-    "round-robin": _round_robin,
+    "round-robin": partial(_keeping_shares, policies.RoundRobin),
+    "fixed-mix": partial(_keeping_shares, policies.FixedMix),
     "oracle": _oracle,
 }
 _ORDER = f"""{CENTRE} {CENTRE}-forgetful {_PAPER} {_PAPER}-a {_PAPER}-measured {_PAPER}-capped lp-ts lag-ts lagrangian plain-lagrangian guarded-lagrangian

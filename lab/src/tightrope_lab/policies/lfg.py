@@ -59,6 +59,7 @@ class LFG(ArmComparator):
     """
 
     _shown = ("n_actions", "eta")
+    settings_by_action = ("shares",)
 
     def __init__(self, n_actions: int, *, shares: Any, eta: float = 1.0) -> None:
         self._n_actions = whole_number("n_actions", n_actions, low=1)

@@ -202,7 +202,8 @@ class PessimisticOptimistic(Constrained):
     def _compiles(self) -> bool:
         """Whether a whole run can be compiled: not if δ is measured, which needs an LP, or if a model has no kernels."""
         models = (hooks.compiled(self._reward), "none" if self._cost is None else hooks.compiled(self._cost))
-        return self._meter is None and None not in models and not self._shift.any()
+        plain = self._meter is None and self._input.registry.whole
+        return plain and None not in models and not self._shift.any()
 
     def _own_concerns(self) -> list[Concern]:
         at = self._standing()
@@ -230,6 +231,7 @@ class PessimisticOptimistic(Constrained):
         if (
             self._meter is not None
             or self._cost is not None
+            or not self._input.registry.whole
             or not (is_plain(features) and is_plain(costs))
             or not features.ndim == costs.ndim == 3
             or len(features) != len(costs)
@@ -397,10 +399,12 @@ class PessimisticOptimistic(Constrained):
         return row, trace, x
 
     def _weigh(self, offer: Offer) -> Quote:
+        offer = self._fitting(offer)
         row, trace, _ = self._choose_by(offer, self._core.copy())
         return Quote(offer, self._decided(offer, row, trace), self._pending.owner)
 
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
+        offer = self._fitting(offer)
         if forced is not None:
             # The queue moves by this row's cost, as if nothing else were on offer.
             offer = offer.only([forced])
@@ -421,6 +425,8 @@ class PessimisticOptimistic(Constrained):
             raise InvalidInput(
                 "a Catalogue or SparseCosts need a Ridge reward model and costs that are seen before acting."
             )
+        if self._windows is not None:
+            raise InvalidInput("a Catalogue or SparseCosts can't be combined with limits per window.")
         if isinstance(costs, SparseCosts) and self._meter is not None:
             raise InvalidInput(
                 "slater=None can't be measured on SparseCosts: give slater=, or V= (V_t is all that needs it)."
@@ -450,6 +456,8 @@ class PessimisticOptimistic(Constrained):
 
     def _fast_path(self) -> RidgePath | None:
         """Compiled code for the next rounds, if there is any: it can't handle a shift."""
+        if self._windows is not None:
+            return None
         if self._fast is None and RidgePath.fits(self._reward, self._cost) and not self._shift.any():
             measure = None if self._meter is None else self._meter.offer
             kept = self._reward, self._cost, self._core, self._ranges, self._pending

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.kernels import probabilities, shadow
+from tightrope.kernels import probabilities, shadow_trace
 from tightrope.offer import OfferReader
 from tightrope.policies.decision import Gaps, Labels, Sampling
 from tightrope.policies.shadow_price.sampling import gap_probabilities, member_probabilities
@@ -20,21 +20,22 @@ from tightrope.validation import Array
 MOST_ACTIONS = 1024
 
 
-def labels_of(read: OfferReader, units: Units) -> Labels:
-    names = None if read.rules is None else read.rules.names
-    unpack = partial(unpack_trace, units=units, names=read.constraints)
+def labels_of(read: OfferReader, units: Units, windows: Sequence[str] = ()) -> Labels:
+    """How to read decisions; limits per window come after the other constraints."""
+    names = None if read.rules is None else (*read.rules.names, *windows)
+    unpack = partial(unpack_trace, units=units, names=(*read.constraints, *windows))
     return Labels(read.names, names, unpack, choice_probabilities)
 
 
 def n_constraints(trace: Array, J: int) -> int:
     """K of a trace: the current rules may be different."""
-    return (len(trace) - 5 * J) // (J + shadow.TRACE_VECTORS)
+    return (len(trace) - 5 * J) // (J + shadow_trace.TRACE_VECTORS)
 
 
 def parts(trace: Array, J: int) -> dict[str, Array]:
     K = n_constraints(trace, J)
-    mean, deviation, value, mark, costs, rules = shadow.trace_parts(J, K)
-    by_rule = trace[rules : shadow.trace_size(J, K)].reshape(shadow.TRACE_VECTORS, K)
+    mean, deviation, value, mark, costs, rules = shadow_trace.trace_parts(J, K)
+    by_rule = trace[rules : shadow_trace.trace_size(J, K)].reshape(shadow_trace.TRACE_VECTORS, K)
     return {
         "rewards": trace[:mean],
         "means": trace[mean:deviation],
@@ -55,7 +56,7 @@ def choice_probabilities(trace: Array, J: int, sampling: Sampling) -> Array:
         raise InvalidInput(
             f"probabilities are computed for up to {MOST_ACTIONS} actions on offer, but there are {J}."
         )
-    _, _, _, mark, costs, _ = shadow.trace_parts(J, n_constraints(trace, J))
+    _, _, _, mark, costs, _ = shadow_trace.trace_parts(J, n_constraints(trace, J))
     marks = trace[mark:costs]
     least, found = np.where(marks < 1.0, marks, 0.0), value_probabilities(trace, J, sampling)
     return least + (1.0 - least.sum()) * found if least.any() else found
@@ -64,7 +65,7 @@ def choice_probabilities(trace: Array, J: int, sampling: Sampling) -> Array:
 def value_probabilities(trace: Array, J: int, sampling: Sampling) -> Array:
     """The probability that each action's value is the highest."""
     K = n_constraints(trace, J)
-    mean, deviation, value, mark, costs, _ = shadow.trace_parts(J, K)
+    mean, deviation, value, mark, costs, _ = shadow_trace.trace_parts(J, K)
     if sampling is None:
         found, room = np.empty(J), np.empty(3 * J + probabilities.probabilities_room(J))
         # A trace from a journal is read-only, which would be another type for the compiler.

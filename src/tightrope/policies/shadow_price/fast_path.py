@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.kernels import shadow, standardised
+from tightrope.kernels import shadow, shadow_trace, standardised
 from tightrope.offer import OfferReader
 from tightrope.policies.decision import Labels
 from tightrope.policies.fast_path import IDS, LINE, SAID, TABLE, FastPath, Kernels
@@ -51,7 +51,7 @@ class ShadowPath(FastPath):
         return beliefs.compiled and beliefs.reward.n_features > 0 and (cost is None or cost.n_features > 0)
 
     def trace_size(self, J: int) -> int:
-        return int(shadow.trace_size(J, self.K))
+        return int(shadow_trace.trace_size(J, self.K))
 
     def bind_before(self, ids: NDArray[np.int64], decide: Any, by_usage: Any) -> tuple[Any, Any]:
         flat, spread, core, seed, room = *_flat(self.reward), self.core, self.seed, self._room(len(ids))

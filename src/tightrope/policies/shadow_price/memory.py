@@ -75,8 +75,8 @@ def _equal(a: NDArray[Any] | None, b: NDArray[Any] | None) -> bool:
     return a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-def remembered(offer: Offer, read: OfferReader) -> Remembered:
-    phi, psi, force = offer.phi, offer.psi, read.in_force(offer.group)
+def remembered(offer: Offer, force: NDArray[np.bool_] | None) -> Remembered:
+    phi, psi = offer.phi, offer.psi
     if offer.catalogue is None:
         return Remembered(offer.ids, phi, psi, offer.W, force)
     rows = offer.catalogue
@@ -189,14 +189,27 @@ class RoundMemory:
 
     def sample(self, most_rows: float) -> tuple[list[Remembered], Array]:
         """The distinct rounds in order of their numbers, with their weights; rounds are added until they have this many rows."""
-        entries: list[Remembered] = []
-        weights, rows = [], 0
-        for entry, count in zip(self.entries, self.counts):
-            if entry is not None and count and (not entries or rows < most_rows):
-                entries.append(entry)
-                weights.append(float(count))
+        numbers = self.sampled(most_rows)
+        return [self.entry(number) for number in numbers], np.array([float(self.counts[i]) for i in numbers])
+
+    def sampled(self, most_rows: float) -> list[int]:
+        """The numbers of the distinct rounds in a sample."""
+        numbers: list[int] = []
+        rows = 0
+        for number, (entry, count) in enumerate(zip(self.entries, self.counts)):
+            if entry is not None and count and (not numbers or rows < most_rows):
+                numbers.append(number)
                 rows += len(entry.ids)
-        return entries, np.array(weights)
+        return numbers
+
+    def entry(self, number: int) -> Remembered:
+        found = self.entries[number]
+        assert found is not None
+        return found
+
+    def sums(self, numbers: Sequence[int], of_slots: Array) -> Array:
+        """For these distinct rounds, the sums over their slots of a number for each slot."""
+        return np.bincount(self.slots, of_slots, minlength=len(self.entries)).astype(float)[numbers]
 
     def restate(self, change: Array) -> None:
         """Add this much (K,) to the costs of every round in which the rules are in force."""

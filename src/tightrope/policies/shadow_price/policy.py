@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
-from tightrope.kernels import shadow
+from tightrope.kernels import shadow, shadow_trace
 from tightrope.ledger.totals import Totals
+from tightrope.ledger.windows import late_uses
 from tightrope.models import Model, hooks
 from tightrope.offer import Offer
 from tightrope.policies.constrained import Constrained
@@ -25,6 +26,7 @@ from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.shadow_price.explain import labels_of
 from tightrope.policies.shadow_price.fast_path import ShadowPath
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, logged_rounds, remembered
+from tightrope.policies.shadow_price.pacing.window_rules import WindowRules
 from tightrope.policies.shadow_price.prices import CompiledState, Prices
 from tightrope.policies.shadow_price.rule_programs import (
     Conflict,
@@ -34,7 +36,7 @@ from tightrope.policies.shadow_price.rule_programs import (
 )
 from tightrope.policies.shadow_price.sampling import sampling_for
 from tightrope.policies.sizing import read_context
-from tightrope.policies.state_file import Arrays
+from tightrope.policies.state_file import Arrays, part_of
 from tightrope.policies.warm_start import encoded, read_log
 from tightrope.problem import Seen
 from tightrope.rules import Rules, Units
@@ -94,6 +96,8 @@ class ShadowPrice(Constrained):
     least_chance : float
         With this probability the action is any that takes no total above zero, each as likely as the others, so that other
         policies can be judged by what was recorded. At most 0.5; 0 takes only what may be best.
+    expect : float, optional
+        Decisions per day, for limits per window: the first day is then paced like any other.
 
     Examples
     --------
@@ -117,6 +121,7 @@ class ShadowPrice(Constrained):
     """
 
     _loop: ClassVar[str | None] = "shadow-price"
+    _paces: ClassVar[bool] = True
     _asks_for_group: ClassVar[bool] = True
     _randomised: ClassVar[bool] = True
     _reward_range: ClassVar[tuple[float, float] | None] = (-LARGEST, LARGEST)
@@ -137,10 +142,13 @@ class ShadowPrice(Constrained):
         sampling: str | None = None,
         half_life: float | None = None,
         least_chance: float = 0.0,
+        expect: float | None = None,
     ) -> None:
         self.rules, self._n_constraints, self._seen, known = read_constraints(constraints, cost)
         K = self._n_constraints
-        self._columns = after = np.flatnonzero(~known).astype(np.int64)
+        # Limits per window are columns behind the others.
+        every = known if self.rules is None else np.concatenate([known, self.rules.windows.seen])
+        self._columns = after = np.flatnonzero(~every).astype(np.int64)
         ranges = finite_ranges(K, self.rules, cost_range)
         self.seed = whole_number("seed", seed)
         self._given = {
@@ -155,8 +163,12 @@ class ShadowPrice(Constrained):
             "cost_range": None if ranges is None else ranges.tolist(),
             "sampling": sampling,
             "least_chance": finite_number("least_chance", least_chance, low=0.0, high=MOST_LEAST_CHANCE),
+            "expect": None if expect is None else finite_number("expect", expect, low=0.0, open_low=True),
         }
-        prior = np.zeros(len(after)) if ranges is None else (ranges[after, 1] - ranges[after, 0]) / 2.0
+        prior = np.zeros(len(after))
+        if ranges is not None:
+            own = after[after < K]
+            prior[: len(own)] = (ranges[own, 1] - ranges[own, 0]) / 2.0
         self.context = read_context(context)
         rewards, costs = self._read_models(reward, cost, len(after))
         self._reward = rewards and hooks.standardised(rewards, 1, centred=True, prior=0.0)
@@ -165,8 +177,10 @@ class ShadowPrice(Constrained):
         self._begin()
         draws = sampling_for(sampling, self._reward)
         self._beliefs = Beliefs(self._reward, self._cost, draws, after, looks_ahead=True)
-        self._prices = Prices.new(self._beliefs, known, self._given)
-        self._ledger = Totals.on(self._prices.vector(shadow.TOTALS), self._prices.vector(shadow.RESTS))
+        self._paced = None if self._windows is None else WindowRules(self._windows, K, self.seed, expect)
+        self._prices = Prices.new(self._beliefs, every, self._given, self._paced)
+        total, rest = self._prices.vector(shadow.TOTALS), self._prices.vector(shadow.RESTS)
+        self._ledger = Totals.on(total[:K], rest[:K])
         self._memory = RoundMemory()
         # Compiled code for plain arrays, from the first decision on, and the number of the first one that must take the careful
         # path again, because it has to work on prices.
@@ -176,20 +190,24 @@ class ShadowPrice(Constrained):
 
     def _label(self) -> None:
         self._units = Units.of(self.rules, self._n_constraints)
-        self._labels = labels_of(self._input, self._units)
+        windows = () if self._windows is None else [one.column.name for one in self._windows.limits]
+        self._labels = labels_of(self._input, self._units.widened(len(windows)), windows)
 
     # One round
 
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
-        self._prices.work(self._memory, self._beliefs)
-        force = self._input.in_force(offer.group)
-        step = self._prices.step(offer, self._beliefs, force, -1 if forced is None else forced)
-        self._beliefs.look_ahead(
-            offer.phi, offer.ids, shadow.best_mean(len(offer.ids), self._n_constraints, step.trace)
-        )
-        self._prices.remember(self._memory, remembered(offer, self._input), self._pending.made)
+        offer = self._fitting(offer)
+        prices, number = self._prices, self._pending.made
+        prices.work(self._memory, self._beliefs)
+        offer, force = self._priced(prices, offer)
+        step = prices.step(offer, self._beliefs, force, -1 if forced is None else forced)
+        best = shadow_trace.best_mean(len(offer.ids), prices.K, step.trace)
+        self._beliefs.look_ahead(offer.phi, offer.ids, best)
+        prices.remember(self._memory, remembered(offer, force), number)
+        if self._paced is not None:
+            offer = self._paced.chosen(number, offer, step.row, step.costs, prices.core)
         decision = self._decided(offer, step.row, step.trace, step.kept, step.sampling)
-        if self._fast is None and ShadowPath.fits(self._beliefs):
+        if self._fast is None and self._windows is None and ShadowPath.fits(self._beliefs):
             own = self._beliefs, self._prices, self._memory, self._pending
             self._fast = ShadowPath(*own, self._input, self._labels)
         if self._fast is not None:
@@ -199,11 +217,23 @@ class ShadowPrice(Constrained):
 
     def _weigh(self, offer: Offer) -> Quote:
         # On a copy of the prices; models are only asked.
+        offer = self._fitting(offer)
         prices = self._prices.copy()
         prices.work(self._memory, self._beliefs)
-        step = prices.step(offer, self._beliefs, self._input.in_force(offer.group), -1)
+        wide, force = self._priced(prices, offer)
+        step = prices.step(wide, self._beliefs, force, -1)
         proposed = self._decided(offer, step.row, step.trace, None, step.sampling)
         return Quote(offer, proposed, self._pending.owner)
+
+    def _priced(self, prices: Prices, offer: Offer) -> tuple[Offer, NDArray[np.bool_] | None]:
+        """The offer with the costs of limits per window, whose prices are set, and which constraints are in force."""
+        force = self._input.in_force(offer.group)
+        if self._paced is None:
+            return offer, force
+        assert prices.pacer is not None
+        prices.pacer.set_prices(prices.core, self._paced.windows.now(offer.time), offer.keys or {})
+        force = self._paced.force(offer.group, force)
+        return self._paced.widened(offer, force), force
 
     def _set_alarm(self) -> None:
         self._wake = self._prices.next_work(self._pending.made)
@@ -212,6 +242,20 @@ class ShadowPrice(Constrained):
 
     def _book_costs(self, costs: Array) -> None:
         """The costs are already in the totals, in place of their bookings."""
+
+    def _observed_costs(self, costs: Any, usage: Any, action: int, group: Any) -> Array:
+        found = super()._observed_costs(costs, usage, action, group)
+        if self._paced is None or self._paced.known.all():
+            return found
+        uses = late_uses(self._paced.windows.rules, usage, action, group)
+        return np.concatenate([found, self._paced.observed(uses, group)])
+
+    def _learn_parts(self, decision: Decision | int, reward: Any, costs: Any, usage: Any) -> None:
+        number = self._pending.number_of(decision)
+        pending = self._pending[number]
+        super()._learn_parts(decision, reward, costs, usage)
+        if self._paced is not None and self._paced.open and usage is not None:
+            self._paced.end(number, late_uses(self._paced.windows.rules, usage, pending[1], pending[4]))
 
     def _learn_reward(self, pending: Pending, reward: float) -> None:
         self._prices.note_unit(self._reward, reward)
@@ -223,11 +267,16 @@ class ShadowPrice(Constrained):
         psi = self._prices.take_costs(z, costs, self._cost)
         self._beliefs.learn_costs(psi, costs, action, self._unseen(group))
 
-    def forget(self, decision: Decision | int) -> None:
-        """Drop a pending decision: its outcome will never come, and the booking for its costs is reversed."""
+    def forget(self, decision: Decision | int, *, acted: bool = True) -> None:
+        """Drop a pending decision: its outcome will never come, and the booking for its costs is reversed.
+
+        With `acted=False` it was never carried out, and limits per window get back what it booked.
+        """
         number = self._pending.number_of(decision)
         self._prices.release(self._pending[number])
-        self._pending.close(number)
+        if self._paced is not None:
+            self._paced.end(number, None)
+        super().forget(number, acted=acted)
         self._settled()
 
     def _forget_more(self, numbers: Collection[int]) -> None:
@@ -242,6 +291,9 @@ class ShadowPrice(Constrained):
 
     def _unseen(self, group: Any) -> Any:
         """Which costs are not seen after acting, because their rules are not in force."""
+        if self._paced is not None:
+            force = self._paced.force(group, self._input.in_force(group))
+            return [] if force is None else np.flatnonzero(~force[self._columns])
         return [] if self._rule_costs is None else self._rule_costs.force(group).unseen
 
     # What the policy knows
@@ -251,18 +303,32 @@ class ShadowPrice(Constrained):
         """λ at the current totals, (K,): the reward that one more unit of what each rule counts would earn."""
         return self._units.unit_prices(self._dual())
 
+    @property
+    def window_prices(self) -> dict[str, float]:
+        """For each limit per window, the reward that one more unit of it would have earned at the last decision.
+
+        >>> import tightrope as tr
+        >>> rules = tr.Rules([tr.Budget("cost", at_most=50, per="day")], actions=["small", "large"])
+        >>> tr.ShadowPrice(rules).window_prices
+        {'cost per day': 0.0}
+        """
+        if self._windows is None:
+            return {}
+        prices = self._prices.vector(shadow.PRICE)[self._n_constraints :].tolist()
+        return dict(zip((one.column.name for one in self._windows.limits), prices))
+
     def _dual(self) -> Array:
-        return self._prices.in_force()
+        return self._prices.in_force()[: self._n_constraints]
 
     @property
     def expected_totals(self) -> Array:
         """`totals` plus the estimates of costs still to come."""
-        return self.totals + self._prices.vector(shadow.BOOKED)
+        return self.totals + self._prices.vector(shadow.BOOKED)[: self._n_constraints]
 
     @property
     def infeasible(self) -> NDArray[np.bool_]:
         """Which rules can't be met on what was seen, (K,)."""
-        return np.asarray(self._prices.vector(shadow.INFEASIBLE) != 0.0)
+        return np.asarray(self._prices.vector(shadow.INFEASIBLE)[: self._n_constraints] != 0.0)
 
     def conflict(self) -> Conflict | None:
         """The rules that can't be met together on the remembered rounds, and the smallest relaxation; None if all can be met."""
@@ -274,13 +340,22 @@ class ShadowPrice(Constrained):
         return rewards_without_rules(self.rounds, self._memory, self._beliefs, names)
 
     def _own_concerns(self) -> list[Concern]:
-        return concerns.hopeless(self, self.infeasible, self._columns)
+        late = self._columns[self._columns < self._n_constraints]
+        avoidable = int(self._prices.core[shadow.AVOIDABLE])
+        found = [
+            *concerns.hopeless(self, self.infeasible, late),
+            *concerns.avoidable(self, avoidable, self._given["guard"]),
+        ]
+        if self._paced is not None:
+            unmet = self._prices.vector(shadow.INFEASIBLE)[self._n_constraints :]
+            found += concerns.too_little(self.rounds, self._paced.limits, self._paced.names, unmet)
+        return found
 
     def _remedy_of_totals(self, constraints: Sequence[int]) -> str:
         return concerns.remedy_of_totals(self.infeasible, constraints)
 
     def _cost_sizes(self) -> Array:
-        return self._prices.cost_sizes()
+        return self._prices.cost_sizes()[: self._n_constraints]
 
     def _guarantees(self) -> dict[str, Any]:
         if not self._given["guard"]:
@@ -292,7 +367,7 @@ class ShadowPrice(Constrained):
         }
 
     def _compiles(self) -> bool:
-        return self._beliefs.compiled
+        return self._beliefs.compiled and self._input.registry.whole and self._windows is None
 
     def _compiled_state(self) -> CompiledState:
         return self._prices.compiled_state(self._beliefs, self._memory)
@@ -340,6 +415,9 @@ class ShadowPrice(Constrained):
         >>> policy.rounds, policy.totals
         (0, array([0.]))
         """
+        if self._paced is not None and not self._paced.known.all():
+            said = "warm_start can't teach what limits per window see after acting; leave it out, and it is learnt as it comes."
+            raise InvalidInput(said)
         features, cost_features, offers = encoded(encoder, features, cost_features, offers)
         self._size_by_log(features, cost_features)
         anything = np.array([[-LARGEST, LARGEST]] * len(self._columns)).reshape(-1, 2)
@@ -357,7 +435,11 @@ class ShadowPrice(Constrained):
         for i, given in enumerate(offers):
             try:
                 told = self._admitted(given) if isinstance(given, Offer) else self._offer(**given)
-                found.append(remembered(told, self._input))
+                force = self._input.in_force(told.group)
+                if self._paced is not None:
+                    force = self._paced.force(told.group, force)
+                    told = self._paced.widened(told, force)
+                found.append(remembered(told, force))
             except (InvalidInput, TypeError) as error:
                 raise InvalidInput(f"offers[{i}]: {error}") from error
         return found
@@ -393,13 +475,21 @@ class ShadowPrice(Constrained):
             known = ~np.isin(np.arange(self._n_constraints), self._columns)
             self._read_by(rules, known, any_unit=True)
             self._label()
-        change = np.zeros(self._n_constraints)
+        change = np.zeros(self._prices.K)
         change[k] = by
-        if k in self._columns:
-            self._restate_late(change[self._columns])
-        else:
-            self._memory.restate(change)
-        self._prices.begin_anew([k], self._memory, self._beliefs, forgive)
+        self._restate(change, forgive)
+
+    def _restate(self, change: Array, forgive: bool = False) -> None:
+        # The columns of limits per window, behind the others, count amounts: none of them moves with a limit.
+        change = np.concatenate([change, np.zeros(self._prices.K - len(change))])
+        early, late = change.copy(), change[self._columns]
+        early[self._columns] = 0.0
+        if late.any():
+            hooks.require_shift(self._cost)
+            self._restate_late(late)
+        if early.any():
+            self._memory.restate(early)
+        self._prices.begin_anew(np.flatnonzero(change).tolist(), self._memory, self._beliefs, forgive)
         self._pending.version += 1
         self._fast = None
         self._set_alarm()
@@ -418,10 +508,13 @@ class ShadowPrice(Constrained):
         return len(self._columns)
 
     def _more_state(self) -> Arrays:
-        return self._prices.arrays(self._memory)
+        own = {} if self._paced is None else self._paced.arrays()
+        return self._prices.arrays(self._memory) | {f"pacing/{name}": array for name, array in own.items()}
 
     def _load_more(self, arrays: Arrays) -> None:
         self._memory, self._fast = self._prices.load(arrays), None
+        if self._paced is not None:
+            self._paced.load(part_of(arrays, "pacing/"))
         self._set_alarm()
 
     def _rolled_back(self, same_costs_awaited: bool) -> None:
@@ -430,13 +523,14 @@ class ShadowPrice(Constrained):
             self._prices.book_again(self._pending.values())
 
     def _resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
-        then, mine = old.hooks, self._input.constraints
+        then, mine = old.hooks, self._labels.constraints or self._input.constraints
         theirs = self._names_of_constraints(then)
         same = same_costs and mine == theirs
-        self._go_on(then, ("memory/", "solve/") if same else ())
+        self._go_on(then, ("memory/", "solve/", "pacing/") if same else ())
         self._prices.carry_over(then.compiled_state().core, mine, theirs, self._memory, same)
         self._prices.book_again(self._pending.values())
         if shifts is not None:
+            shifts = np.concatenate([shifts, np.zeros(len(self._columns) - len(shifts))])
             hooks.require_shift(self._cost)
             self._restate_late(shifts)
             if same:
@@ -451,6 +545,7 @@ class ShadowPrice(Constrained):
             "guard": False,
             "half_life": None,
             "least_chance": 0.0,
+            "expect": None,
         }
         given = {name: self._given[name] for name, one in usual.items() if self._given[name] != one}
         shown = [f"{name}={value:g}" for name, value in given.items()]

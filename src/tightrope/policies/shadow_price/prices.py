@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.kernels import shadow, shadow_solve, standardised
+from tightrope.kernels import shadow, shadow_solve, shadow_trace, standardised
 from tightrope.models import hooks
 from tightrope.offer import Offer
 from tightrope.policies.decision import Sampling
 from tightrope.policies.pending import AWAITS_COSTS, NEVER, Pending, PendingDecisions
 from tightrope.policies.shadow_price.beliefs import Beliefs, Rewards
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
+from tightrope.policies.shadow_price.pacing.pacer import Pacer
+from tightrope.policies.shadow_price.pacing.window_rules import WindowRules
 from tightrope.policies.shadow_price.sampling import follow_member, member_of, weigh_gaps
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.policies.state_file import Arrays, part_of
@@ -22,6 +24,8 @@ from tightrope.validation import Array
 
 # A refit starts a solve only when the last one is over and as many rounds again have passed, at least this many.
 LEAST_WAIT = 8.0
+# With limits per window prices are solved for many times a day, so fewer rounds are remembered.
+MOST_PACED = 1024
 # How many multiplications a row of a model without kernels counts as: some microseconds.
 PLAIN_ROW = 1000.0
 
@@ -38,21 +42,39 @@ class Prices:
         self.K = int(core[shadow.CONSTRAINTS])
         self.refits = np.zeros(3)
         self.solve: PriceSolve | None = None
+        # What sets the prices of limits per window, if there are any.
+        self.pacer: Pacer | None = None
 
     def copy(self) -> Prices:
         twin = Prices(self.core.copy(), self.columns, int(self.seed), self.row_work)
         twin.refits = self.refits.copy()
         twin.solve = None if self.solve is None else self.solve.copy()
+        twin.pacer = None if self.pacer is None else self.pacer.copy()
         return twin
 
     @classmethod
-    def new(cls, beliefs: Beliefs, known: NDArray[np.bool_], settings: Mapping[str, Any]) -> Prices:
-        """Prices of a policy that has decided nothing; `known` marks the constraints seen before acting."""
+    def new(
+        cls,
+        beliefs: Beliefs,
+        known: NDArray[np.bool_],
+        settings: Mapping[str, Any],
+        windows: WindowRules | None = None,
+    ) -> Prices:
+        """Prices of a policy that has decided nothing; `known` marks the constraints seen before acting.
+
+        The last columns are those of limits per window, if there are any.
+        """
         explore, caution, memory, guard, half_life, least = (
             settings[name] for name in ("explore", "caution", "memory", "guard", "half_life", "least_chance")
         )
-        core = shadow.new_core(len(known), explore, caution, memory, guard, known, half_life, least)
-        return cls(core, beliefs.columns, settings["seed"], work_of_a_row(beliefs))
+        paced = np.zeros(len(known))
+        if windows is not None:
+            paced[windows.K :] = windows.pacing
+            memory = min(memory, MOST_PACED)
+        core = shadow.new_core(len(known), explore, caution, memory, guard, known, half_life, least, paced)
+        prices = cls(core, beliefs.columns, settings["seed"], work_of_a_row(beliefs))
+        prices.pacer = None if windows is None else windows.pacer
+        return prices
 
     # What it knows
 
@@ -62,7 +84,7 @@ class Prices:
 
     def in_force(self) -> Array:
         """λ at the current totals, (K,), as multiplied with costs."""
-        trace, core = np.zeros(shadow.TRACE_VECTORS * self.K), self.core.copy()
+        trace, core = np.zeros(shadow_trace.TRACE_VECTORS * self.K), self.core.copy()
         if core[shadow.ROUNDS]:
             shadow.set_prices(core, trace, 0)
         return trace[: self.K]
@@ -78,8 +100,8 @@ class Prices:
     def step(self, offer: Offer, beliefs: Beliefs, force: NDArray[np.bool_] | None, forced: int) -> Step:
         """Weigh what is on offer, choose, and advance by a round; `forced` is the row if somebody else chose it, or −1."""
         J, K, columns, core = len(offer.ids), self.K, self.columns, self.core
-        trace, spreads = np.empty(shadow.trace_size(J, K)), np.zeros((J, K))
-        _, deviations, values, _, costs_at, rules_at = shadow.trace_parts(J, K)
+        trace, spreads = np.empty(shadow_trace.trace_size(J, K)), np.zeros((J, K))
+        _, deviations, values, _, costs_at, rules_at = shadow_trace.trace_parts(J, K)
         believed = beliefs.rewards(offer.phi, offer.ids)
         trace[:J], trace[deviations:values] = believed.means, believed.deviations
         costs = trace[costs_at:rules_at].reshape(J, K)
@@ -92,17 +114,17 @@ class Prices:
         else:
             row, sampling = self._draw(believed, spreads, trace, hooks.n_learnt(beliefs.reward))
             row = forced if forced >= 0 else int(shadow.any_row(J, core, trace, row, self.seed))
-            shadow.count(J, core, trace, row, self.seed)
+            shadow.count(J, spreads.reshape(-1), core, trace, row, self.seed)
         x, z = (None if one is None else one[row if len(one) == J else 0] for one in (offer.phi, offer.psi))
         booked = None
         if beliefs.cost is not None:
             booked = np.concatenate([np.empty(0) if z is None else z, costs[row, columns]])
-        return Step(row, trace, sampling, (None if x is None else x.copy(), booked))
+        return Step(row, trace, costs, sampling, (None if x is None else x.copy(), booked))
 
     def _draw(self, believed: Rewards, spreads: Array, trace: Array, learnt: int) -> tuple[int, Sampling]:
         """A row that is not drawn from normal laws, and how it was drawn; prices are already set."""
         J = len(believed.means)
-        _, deviations, values, *_ = shadow.trace_parts(J, self.K)
+        _, deviations, values, *_ = shadow_trace.trace_parts(J, self.K)
         if believed.members is None:
             shadow.weigh(J, spreads.reshape(-1), self.core, trace)
             return weigh_gaps(J, self.core, trace, learnt, self.seed)
@@ -114,14 +136,15 @@ class Prices:
 
     def work(self, memory: RoundMemory, beliefs: Beliefs) -> None:
         """Start a solve if it is time, and continue the one in progress."""
-        core, K = self.core, self.K
+        core = self.core
         t = float(core[shadow.ROUNDS]) + 1.0
         fits = beliefs.fits()
         refitted = self.solve is None and t >= self.refits[2] and fits != self.refits[:2].tolist()
         if (t >= core[shadow.NEXT_SOLVE] or refitted) and len(memory):
-            entries, weights = memory.sample(shadow_solve.rows_allowed(t, self.row_work, K))
-            self.solve = solve = PriceSolve.start(entries, weights, t, self.row_work, K)
+            self.solve = solve = self._start(t, memory)
             core[shadow.NEXT_SOLVE] = shadow_solve.next_solve(t, solve.deadline, core)
+            if self.pacer is not None:
+                core[shadow.NEXT_SOLVE] = min(core[shadow.NEXT_SOLVE], self.pacer.next_solve(solve.deadline))
             if any(fits):
                 self.refits[:] = *fits, solve.deadline + max(LEAST_WAIT, solve.deadline - t)
         if self.solve is None:
@@ -130,8 +153,20 @@ class Prices:
         def draw(solve: PriceSolve, i: int, n: int) -> None:
             self.draw_rounds(beliefs, solve, i, n)
 
-        if self.solve.work(t, core, self.row_work, draw):
+        if self.solve.work(t, core, self.row_work, draw, self.pacer):
             self.solve = None
+
+    def _start(self, t: float, memory: RoundMemory) -> PriceSolve:
+        most = shadow_solve.rows_allowed(t, self.row_work, self.K)
+        if self.pacer is None:
+            return PriceSolve.start(*memory.sample(most), t, self.row_work, self.K)
+        self.pacer.forget({*memory.decisions})
+        numbers = memory.sampled(most)
+        each, paid = self.pacer.weigh(memory.decisions)
+        weights = np.array([memory.sums(numbers, own) for own in each.T]).T
+        charged = np.array([memory.sums(numbers, own) for own in (each * paid).T]).T / weights
+        entries, paced = [memory.entry(number) for number in numbers], np.array([weights, charged])
+        return PriceSolve.start(entries, weights[:, -1].copy(), t, self.row_work, self.K, self.pacer, paced)
 
     def draw_rounds(self, beliefs: Beliefs, solve: PriceSolve, i: int, n: int) -> None:
         """Draw rounds i … i + n − 1 of a sample with the current models; each model is called once for all of them."""
@@ -229,7 +264,8 @@ class Prices:
         """Update scales, corrections and prices of rules whose limits changed; an excess is paid back or forgiven."""
         rounds = 1.0 if forgive else max(1.0, float(shadow.rounds_that_count(self.core)))
         self._measure_again(which, rounds, memory, beliefs)
-        self.vector(shadow.CORRECTION)[which] = 0.0
+        for of_old_limit in (shadow.CORRECTION, shadow.RISE, shadow.HIGHEST, shadow.EARLIER):
+            self.vector(of_old_limit)[which] = 0.0
         self.solve_next()
         if forgive:
             total, rest = self.vector(shadow.TOTALS), self.vector(shadow.RESTS)
@@ -326,7 +362,7 @@ class Prices:
         for k, name in enumerate(mine):
             if name in theirs:
                 for which in range(shadow.VECTORS):
-                    if which != shadow.KNOWN:
+                    if which not in (shadow.KNOWN, shadow.PACING):
                         self.vector(which)[k] = shadow.vector(old, which)[theirs.index(name)]
         if not same:
             self.core[shadow.NEXT_SOLVE] = self.core[shadow.ROUNDS] + shadow.LEAST_CAPACITY
@@ -340,10 +376,11 @@ class Prices:
 
 
 class Step(NamedTuple):
-    """One round: the row, its numbers, how it was drawn; its φ, and its ψ followed by the booked costs."""
+    """One round: the row, its numbers, the costs as known or expected (J, K), how it was drawn; its φ, and its ψ and bookings."""
 
     row: int
     trace: Array
+    costs: Array
     sampling: Sampling
     kept: tuple[Array | None, Array | None]
 

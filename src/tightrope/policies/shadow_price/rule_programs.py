@@ -60,9 +60,9 @@ def find_conflict(
 
     entries, weights = memory.sample(CONFLICT_ROWS)
     # A rule for a group has room only where it counts.
-    force = [np.ones(K) if entry.force is None else entry.force for entry in entries]
+    force = [np.ones(K) if entry.force is None else entry.force[:K] for entry in entries]
     units = Units(units.scales, np.average(force, axis=0, weights=weights))
-    costs = units.totals(beliefs.expected_costs(entries)[0])
+    costs = units.totals(beliefs.expected_costs(entries)[0][:, :K])
     sizes = np.array([len(entry.ids) for entry in entries])
     moves = lp.least_moves(weights, costs, sizes, range(K), units.shares)
     unit = np.abs(costs).mean(axis=0)
@@ -87,7 +87,7 @@ def rewards_without_rules(
 
     entries, weights = memory.sample(MOST_ROWS)
     rewards = beliefs.rewards_of(entries).means
-    costs = beliefs.expected_costs(entries)[0]
+    costs = beliefs.expected_costs(entries)[0][:, : len(names)]
     offsets = np.concatenate([[0], np.cumsum([len(entry.ids) for entry in entries])])
     rounds = int(weights.sum())
     weights = weights / rounds

@@ -9,7 +9,7 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.kernels import probabilities, shadow
+from tightrope.kernels import probabilities, shadow, shadow_trace
 from tightrope.models import Model, hooks
 from tightrope.policies.decision import Gaps, Members
 from tightrope.validation import Array
@@ -56,10 +56,10 @@ def follow_member(J: int, core: Array, trace: Array, members: Array, seed: np.ui
     """
     K = int(core[shadow.CONSTRAINTS])
     shifts = core[shadow.EXPLORE] * members
-    at, end, *_ = shadow.trace_parts(J, K)
+    at, end, *_ = shadow_trace.trace_parts(J, K)
     means = trace[at:end].copy()
     trace[at:end] += shifts[member_of(seed, core[shadow.ROUNDS], 0, len(shifts))]
-    row = int(shadow.draw_values(J, K, trace, seed, core[shadow.ROUNDS]))
+    row = int(shadow_trace.draw_values(J, K, trace, seed, core[shadow.ROUNDS]))
     trace[at:end] = means
     return row, Members(shifts.tobytes())
 
@@ -75,7 +75,7 @@ def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) 
     `learnt`: outcomes behind the means, if they are counted. The trace is as `shadow.weigh` leaves it.
     """
     K = int(core[shadow.CONSTRAINTS])
-    means, deviations, values, marks, costs, _ = shadow.trace_parts(J, K)
+    means, deviations, values, marks, costs, _ = shadow_trace.trace_parts(J, K)
     t = float(core[shadow.ROUNDS])
     if K == 0:
         # No solve measures ρ if there are no prices: take a mean over rounds, with more weight on later ones.

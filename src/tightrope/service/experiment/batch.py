@@ -14,16 +14,19 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from tightrope.ledger.windows import erased_key
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment.rebuild import purged
 from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.journal import JournalDamaged, entries
 from tightrope.service.journal.contract import Journal, Snapshot
 from tightrope.service.journal.rows import Row, chained, entry_of, erased
+from tightrope.version import __version__
 
 # Changes that an administrator asked for, and that are logged.
 _CHANGES: Final = (
     *(entries.Started, entries.ModeChanged, entries.RolledBack, entries.Erased, entries.Snapshotted),
+    *(entries.Scheduled, entries.Cancelled),
 )
 
 
@@ -80,6 +83,13 @@ class Batch:
         if isinstance(entry, _CHANGES) and not (isinstance(entry, entries.Erased) and entry.goes_on):
             self.changes.append(entry)
 
+    def begin_changes(self) -> None:
+        """Let changes begin that were asked for earlier and are due."""
+        while (begun := self.state.begin_due(__version__, time=self.now)) is not None:
+            self.by = begun.by
+            self.write(begun)
+        self.by = None
+
     def snapshot(self, label: str | None) -> Snapshot:
         """Keep the state as it is now, and put its digest into the journal."""
         packed, digest = self.state.snapshot()
@@ -103,7 +113,10 @@ class Batch:
         rows = [*self.journal.find(wanted), *(row for row in self.rows if row.event_id in wanted)]
         decided = {str(row.event_id) for row in rows}
         told = [(row, entry_of(row)) for row in rows]
-        numbers = {entry.number: row.position for row, entry in told if isinstance(entry, entries.Decided)}
+        decisions = [(row, entry) for row, entry in told if isinstance(entry, entries.Decided)]
+        numbers = {entry.number: row.position for row, entry in decisions}
+        assignment = self.state.assignment
+        own, users = ([], []) if assignment is None else assignment.reached(entry for _, entry in decisions)
         # Only refused outcomes that are old or contain the bytes of such an id are read.
         some = re.compile(b"|".join(re.escape(one.encode()) for one in sorted(wanted)) or b"(?!)")
         refused = {
@@ -121,13 +134,19 @@ class Batch:
         blank = {position: row for position, row in blank.items() if position not in self.erased}
         if not blank:
             return known, 0
+        by = () if self.state.input.windows is None else self.state.input.windows.keys
+        asked = [entry.request.keys or {} for _, entry in decisions]
+        keys = {str(each[name]) for each in asked for name in by if name in each}
         entry = entries.Erased(
             rows=_ranges(sorted(blank)),
             event_ids=sorted(known),
             numbers=sorted(numbers),
+            keys=sorted(map(erased_key, keys)),
+            own=own,
+            users=users,
             stale=self._drop_from(first) if numbers else [],
         )
-        self.write(self.state.erase(entry))
+        self.write(self.state.erase(entry, keys))
         self.erased |= blank
         self._blank |= decided
         self.forgets |= bool(numbers)
@@ -141,7 +160,7 @@ class Batch:
             at: numbers for at, numbers in self.state.stale.items() if at not in taken and only in (None, at)
         }
         if due:
-            found = purged(self.journal, due, self.rewritten)
+            found = purged(self.journal, due, self.rewritten, self.state.stale_keys)
             self.rewritten |= {one.position: one for one in found.snapshots}
             self.drop += found.drop
             self.write(self.state.erase(found.entry))

@@ -46,11 +46,11 @@ class SteadyClock:
             return self._advance()
 
     def resume(self, last: float, *, safe: float = math.inf, accept: bool = False) -> None:
-        """Continue after a journal whose last entry is from `last`, and in which nothing expires before `safe`.
+        """Continue after a journal whose last entry is from `last`, and in which nothing expires and no window ends before `safe`.
 
         Only the wall clock says how long the service was stopped. If it is before `last`, it is not trusted: time continues from
         `last`. The same happens at the first call if it is more than a day after `last` and after `safe`, or more than 30 days
-        after `last`, unless `accept`: pending decisions must not expire because of a wrong clock.
+        after `last`, unless `accept`: pending decisions must not expire, nor limits be refilled, because of a wrong clock.
         """
         with self._turn:
             now = self._advance()

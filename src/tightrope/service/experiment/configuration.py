@@ -6,7 +6,8 @@ journal keeps it with the configuration, so that a restart and a replay accept a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -43,27 +44,29 @@ def served_part(spec: Spec) -> dict[str, Any]:
         part["context"] = {"encoder": spec.encoder.to_dict()}
     folder = spec.policies[0].folder
     whole = part | {key: _absolute(part[key], folder) for key in ("policy", "rule") if key in part}
+    if "policy" in (holdout := part.get("holdout", {})):
+        whole["holdout"] = {**holdout, "policy": _absolute(named_kinds(holdout["policy"]), folder)}
     recorded: dict[str, Any] = as_recorded(whole)
     return recorded
 
 
-def continued(spec: Spec, recorded: Spec) -> Spec:
+def continued(spec: Spec, recorded: Spec, stated: Mapping[str, Any] | None = None) -> Spec:
     """`spec` for an experiment that has begun.
 
-    If it names no kind of policy, the recorded one continues. If its context has the same fields in another order, they keep the
-    order in which their features were learnt.
+    If it is the one that was `stated` before changes while it ran, the recorded one continues. If it names no kind of policy, the
+    recorded kind does. If its context has the same fields in another order, they keep the order in which they were learnt.
     """
-    stated = spec.data.get("policy", {})
-    change = {"policy": named_kinds(stated, recorded.policies[0].kind)}
-    if change["policy"] == named_kinds(stated):
+    policy = spec.data.get("policy", {})
+    change = {"policy": named_kinds(policy, recorded.policies[0].kind)}
+    if change["policy"] == named_kinds(policy):
         change = {}
     was, now = (served_part(one).get("context") for one in (recorded, spec))
     if was == now and spec.context_names != recorded.context_names:
         change["context"] = was
-    if not change:
-        return spec
-    data, folder = {**spec.data, **change}, spec.policies[0].folder
-    return make_spec(data, source=spec.source, folder=folder, name=spec.name, trust=spec.trust)
+    if change:
+        data, folder = {**spec.data, **change}, spec.policies[0].folder
+        spec = make_spec(data, source=spec.source, folder=folder, name=spec.name, trust=spec.trust)
+    return recorded if stated is not None and served_part(spec) == stated else spec
 
 
 def changed_fields(present: Started, wanted: Started) -> tuple[list[str], list[str]]:
@@ -100,15 +103,22 @@ def constraint_names(spec: Spec) -> tuple[str, ...]:
     return () if spec.rules is None else spec.rules.names
 
 
-def known_before(spec: Spec) -> list[Any]:
-    """Everything that costs seen before acting depend on."""
-    return [(one.rule, one.usage) for one in spec.rule_specs if one.rule.seen == "before"]
+def known_before(spec: Spec, actions: Sequence[str]) -> list[Any]:
+    """Everything that costs of these actions depend on if they are seen before acting; limits per window have accounts instead."""
+
+    def used(one: RuleSpec) -> Any:
+        return one.usage and {name: value for name, value in one.usage.items() if name in actions}
+
+    rules = (one for one in spec.rule_specs if one.rule.per is None)
+    return [(one.rule, used(one)) for one in rules if one.rule.seen == "before"]
 
 
 def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
-    """Refuse a spec that would change the meaning of what was learnt."""
+    """Refuse a spec that would change the meaning of what was learnt; `old` has the actions' present names."""
+    _require_actions(old, new, now)
     was_late, now_late = (
-        [one.rule for one in spec.rule_specs if one.rule.seen == "after"] for spec in (old, new)
+        [one.rule for one in spec.rule_specs if one.rule.seen == "after" and one.rule.per is None]
+        for spec in (old, new)
     )
     if [one.short_name for one in was_late] != [one.short_name for one in now_late]:
         there = [", ".join(f"'{one}'" for one in rules) or "none" for rules in (was_late, now_late)]
@@ -132,16 +142,33 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
             )
     for what, before, after in (
         ("name", old.name, new.name),
-        # Nothing is learnt yet about actions that come later, and no policy serves them.
-        ("actions", *(list(one.registry) for one in (old, new))),
         ("context", *(None if one.encoder is None else one.encoder.to_dict() for one in (old, new))),
         ("features", old.vector, new.vector),
         ("policy.kind", was.kind, now.kind),
-        ("policy.reward", was.hooks.settings().get("reward"), now.hooks.settings().get("reward")),
-        ("policy.cost", *(_without_prior(one.hooks.settings().get("cost")) for one in (was, now))),
+        ("policy.reward", *(_lasting(one.hooks.settings().get("reward"), "n_actions") for one in (was, now))),
+        (
+            "policy.cost",
+            *(_lasting(one.hooks.settings().get("cost"), "n_actions", "prior") for one in (was, now)),
+        ),
     ):
         if before != after:
             raise _unfit(new, f"{what}: was {before!r}, and now is {after!r}", "it")
+
+
+def moved_limits(old: Spec, new: Spec) -> Array | None:
+    """By how much the costs of each constraint grow, (K,), if two specs differ in limits and hard caps alone; else None."""
+    rest = [{**served_part(one), "rule": len(one.rule_specs)} for one in (old, new)]
+    if rest[0] != rest[1] or old.rules is None or new.rules is None:
+        return None
+    for one, other in zip(old.rule_specs, new.rule_specs, strict=True):
+        may = {side for side, _ in one.rule.sides} | {"hard", "total"}
+        if not (one.rule.declared or other.rule.declared):
+            may.add("range")
+        if changed_values(_told(one), _told(other)).keys() - may or one.rule.scale != other.rule.scale:
+            return None
+    if [column.side for column in old.rules.columns] != [column.side for column in new.rules.columns]:
+        return None
+    return np.array([a.shift(b) for a, b in zip(old.rules.columns, new.rules.columns, strict=True)])
 
 
 def late_shifts(old: Spec, new: Spec) -> Array | None:
@@ -157,6 +184,9 @@ def late_shifts(old: Spec, new: Spec) -> Array | None:
 def differences(old: Spec, new: Spec) -> list[str]:
     """How the served parts of two specs differ, in words: each rule by its name, with both values."""
     parts = changed_values(served_part(old), served_part(new))
+    if _same_places(old, new):
+        # `changes.in_words` tells of actions that joined or changed.
+        parts = {name: pair for name, pair in parts.items() if name not in ("actions", "action")}
     found = _rule_differences(old, new) if parts.pop("rule", None) is not None else []
     for part, (was, now) in parts.items():
         tables = isinstance(was, dict) and isinstance(now, dict)
@@ -219,7 +249,8 @@ def _subject(rule: Rule) -> tuple[Any, ...]:
 
 
 def _told(one: RuleSpec) -> dict[str, Any]:
-    return {**one.rule.to_data(), "usage": one.usage, "hard": one.hard, "total": one.total}
+    data = one.rule.to_data()
+    return {**data, "usage": one.usage, "hard": one.hard or one.rule.hard, "total": one.total}
 
 
 def _change(what: str, was: Any, now: Any) -> str:
@@ -228,13 +259,52 @@ def _change(what: str, was: Any, now: Any) -> str:
     return f"{what} was {short[0]}, and now is {short[1]}"
 
 
-def _without_prior(settings: Any) -> Any:
-    """A model's settings without what the limits of rules suggest: the model keeps the prior that it began with."""
+def _same_places(old: Spec, new: Spec) -> bool:
+    """Whether the actions of the old spec come first in the new one, in their order."""
+    return new.actions[: len(old.actions)] == old.actions
+
+
+def _require_actions(old: Spec, new: Spec, now: Policy) -> None:
+    """Actions keep their places and names; what is retired stays so; and the policy can do without those that are off offer."""
+    known = [*old.actions]
+    if not _same_places(old, new):
+        added = [name for name in new.actions if name not in known]
+        line = f"actions = {json.dumps([*known, *added], ensure_ascii=False)}"
+        raise new.error(
+            f"actions: what was learnt goes by their places, so those of the journal come first, in its order: {line}. To take one "
+            'off offer, add a table [action."NAME"] with state = "retired"; to rename one, write the new name in its place, and '
+            'was = ["OLD NAME"] in its table'
+        )
+    for part in ("reward", "cost"):
+        model = getattr(now.hooks, part)
+        if len(new.actions) > len(known) and model is not None and model.n_actions != len(new.actions):
+            raise new.error(
+                f"policy.{part}: no action can join, because this policy has no parameters for each action alone. A model such as "
+                '"linear", "logistic", "ensemble" or "disjoint-ridge" has'
+            )
+    states = new.registry.states
+    for i, state in old.registry.states.items():
+        if state == "retired" and states.get(i) != state:
+            name = new.actions[i]
+            raise new.error(
+                f'action.{name}.state: must be "retired", which is for good; add an action under another name instead'
+            )
+    setting = now.hooks.setting()
+    if not states or setting is None:
+        return
+    off = [i for i in states if i in [action for _, action in setting.counts_on]]
+    if off or not setting.takes_sleep or (setting.any_of and not {*setting.any_of} - {*states}):
+        name = new.actions[(off or [*states])[0]]
+        raise new.error(f"action.{name}.state: a {now.kind} policy needs this action to be on offer")
+
+
+def _lasting(settings: Any, *but: str) -> Any:
+    """A model's settings but those that may change: it grows with the actions, and keeps the prior that it began with."""
     if isinstance(settings, list):
-        return [_without_prior(one) for one in settings]
+        return [_lasting(one, *but) for one in settings]
     if not isinstance(settings, dict):
         return settings
-    return {name: _without_prior(value) for name, value in settings.items() if name != "prior"}
+    return {name: _lasting(value, *but) for name, value in settings.items() if name not in but}
 
 
 def _unfit(spec: Spec, what: str, it: str) -> SpecError:

@@ -13,12 +13,12 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tightrope.concerns import Concern
-from tightrope.errors import InvalidInput
-from tightrope.ledger.hard_caps import Exhausted
+from tightrope.errors import Exhausted, InvalidInput, TooManyKeys
 from tightrope.models.background import Result
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment import configuration
 from tightrope.service.experiment.batch import Batch, Op
+from tightrope.service.experiment.changes import in_words
 from tightrope.service.experiment.clock import SteadyClock
 from tightrope.service.experiment.rebuild import finish_erasure, rebuilt
 from tightrope.service.experiment.state import ExperimentState
@@ -44,7 +44,11 @@ Status: TypeAlias = Literal[
 ]
 
 _KEPT_SNAPSHOTS: Final = 16
+# A snapshot holds all accounts per window: it waits for so many entries less than there are accounts, so that it costs each little.
+_ACCOUNTS_PER_ENTRY: Final = 8
 _RETRY_SECONDS: Final = 1
+# When to try again with a key for which there is no room.
+_KEYS_SECONDS: Final = 60
 # After this many internal errors in a row, in decisions or in outcomes, the experiment is not ready.
 ERRORS_IN_A_ROW: Final = 20
 _WARM_UP_ROUNDS: Final = 5
@@ -81,7 +85,8 @@ class Experiment:
         reset_caps: Sequence[str] = (),
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self.spec = spec
+        # The spec as it was given, and as it is in force.
+        self._given = self.spec = spec
         self.name = spec.name
         self.journal = journal
         self.status: Status = "closed"
@@ -206,13 +211,14 @@ class Experiment:
             expired = state.expire(batch.now)
             if expired is not None:
                 batch.write(expired)
+            batch.begin_changes()
             for op in ops:
                 batch.by, position = op.by, state.position
                 try:
                     answers.append(op.operation(batch, op.request))
                     if self._errors:
                         self._errors.pop(type(op.request), None)
-                except (Refusal, InvalidInput, Exhausted, JournalDamaged) as error:
+                except REFUSALS as error:
                     # An old row is damaged: the state does not depend on it, unless it was half changed.
                     if isinstance(error, JournalDamaged) and state.position != position:
                         raise
@@ -289,6 +295,7 @@ class Experiment:
         self._heads.write(Head(batch.state.position, batch.state.head))
         if batch.erased or (batch.rewritten and not batch.state.stale):
             self.journal.overwrite([*batch.erased.values()])
+        self.spec = batch.state.spec
         for entry in batch.changes:
             kind = entry.__struct_config__.tag
             if not isinstance(entry, Snapshotted) or entry.label is not None:
@@ -340,7 +347,7 @@ class Experiment:
         present = entry_of(row)
         assert isinstance(present, Started)
         recorded = make_spec(present.spec, source=self.spec.source, trust=self.spec.trust)
-        spec = configuration.continued(self.spec, recorded)
+        spec = configuration.continued(self._given, recorded, present.stated)
         parts, settings = configuration.changed_fields(
             present, msgspec.structs.replace(self._config, spec=configuration.served_part(spec))
         )
@@ -395,7 +402,11 @@ class Experiment:
             if isinstance(self.clock, SteadyClock):
                 wait = min(state.expire_after, self._config.expire_after)
                 oldest = next((event.time for *_, event in state.waiting.values()), math.inf)
-                self.clock.resume(state.time / 1e6, safe=oldest / 1e6 + wait, accept=self._accept_clock)
+                safe = oldest / 1e6 + wait
+                if state.ledger.windows is not None:
+                    # A clock that is wrong by a window would refill it.
+                    safe = min(safe, state.time / 1e6 + state.ledger.windows.shortest)
+                self.clock.resume(state.time / 1e6, safe=safe, accept=self._accept_clock)
             if self.spec.warm_start is not None and not self.journal.select([KINDS[WarmStarted]], limit=1):
                 words = "experiment %r: it began without a warm start, so [warm_start] is ignored; use a new name to learn from it"
                 log.warning(words, self.name)
@@ -418,13 +429,16 @@ class Experiment:
 
     def _reconfigure(self, state: ExperimentState) -> None:
         """Bring a rebuilt state to the requested configuration, through the journal."""
-        spec = configuration.continued(self.spec, state.spec)
-        if spec is not self.spec:
-            if spec.policies[0].kind != self.spec.policies[0].kind:
-                log.info("experiment %r continues with %r, as it began", self.name, spec.policies[0].kind)
-            self.spec = spec
-            self._config = msgspec.structs.replace(self._config, spec=configuration.served_part(spec))
         present = state.started(__version__)
+        spec = self.spec = configuration.continued(self._given, state.spec, present.stated)
+        stated = present.stated if spec is state.spec else None
+        if stated is not None:
+            log.info("experiment %r goes on with what was changed while it ran", self.name)
+        elif spec.policies[0].kind != self._given.policies[0].kind:
+            log.info("experiment %r continues with %r, as it began", self.name, spec.policies[0].kind)
+        self._config = msgspec.structs.replace(
+            self._config, spec=configuration.served_part(spec), stated=stated
+        )
         changed, settings = configuration.changed_fields(present, self._config)
         if settings and self._begun and not self._accept_changes:
             kept = {name: getattr(present, name) for name in settings}
@@ -441,13 +455,14 @@ class Experiment:
         if changed and not self._accept_changes:
             raise JournalError(
                 f"{self.spec.source}: the spec differs from what the journal of {self.name!r} says: "
-                f"{'; '.join(configuration.differences(state.spec, spec))}. Start with --accept-changes, which keeps "
+                f"{'; '.join(in_words(state.spec, spec))}. Start with --accept-changes, which keeps "
                 "what was learnt and spent; or undo the change; or rename the experiment to start from scratch."
             )
         batch = Batch(state, self.journal, self._now())
         reset = self._reset_caps if changed else []
         try:
-            batch.write(state.reconfigure(msgspec.structs.replace(wanted, reset_caps=reset)))
+            wanted = msgspec.structs.replace(wanted, reset_caps=reset)
+            batch.write(state.reconfigure(wanted, time=batch.now))
         except InvalidInput as error:
             raise JournalError(str(error)) from error
         self._append(batch)
@@ -455,7 +470,9 @@ class Experiment:
     def _snapshot_when_due(self, batch: Batch) -> None:
         """Take a routine snapshot, and drop the oldest without a label."""
         state = batch.state
-        every = max(self._snapshot_every, len(state.waiting))
+        windows = state.ledger.windows
+        accounts = 0 if windows is None else windows.keys // _ACCOUNTS_PER_ENTRY
+        every = max(self._snapshot_every, len(state.waiting), accounts)
         if not batch.snapshots and state.position - self._snapshot_at >= every:
             batch.snapshot(None)
         if batch.snapshots:
@@ -483,12 +500,18 @@ def unavailable(status: Status) -> Answer:
     return Refusal(503, code, words, retry_after=_RETRY_SECONDS).answer()
 
 
-def refused(name: str, error: Refusal | InvalidInput | Exhausted | JournalDamaged) -> Answer:
+# What an operation may raise without leaving anything half done.
+REFUSALS: Final = (Refusal, InvalidInput, Exhausted, TooManyKeys, JournalDamaged)
+
+
+def refused(name: str, error: Refusal | InvalidInput | Exhausted | TooManyKeys | JournalDamaged) -> Answer:
     """The answer to the caller if an operation on the experiment `name` refuses."""
     if isinstance(error, Refusal):
         return error.answer()
     if isinstance(error, Exhausted):
         return Refusal(409, "exhausted", str(error)).answer()
+    if isinstance(error, TooManyKeys):
+        return Refusal(429, "too-many-keys", str(error), retry_after=_KEYS_SECONDS).answer()
     if isinstance(error, JournalDamaged):
         log.error("experiment %r: %s", name, error)
         words = "the journal entry for this is damaged and can't be read; the log says where"

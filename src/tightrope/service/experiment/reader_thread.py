@@ -10,13 +10,11 @@ import time
 from queue import SimpleQueue
 from typing import Final
 
-from tightrope.errors import InvalidInput
-from tightrope.ledger.hard_caps import Exhausted
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment.batch import Batch, Op
-from tightrope.service.experiment.experiment import Experiment, refused
+from tightrope.service.experiment.experiment import REFUSALS, Experiment, refused
 from tightrope.service.experiment.writer_thread import deliver
-from tightrope.service.journal import JournalDamaged, JournalError
+from tightrope.service.journal import JournalError
 from tightrope.service.journal.contract import Journal
 
 # The state is not locked against the writer, which may be in the middle of a change: a failed read is tried again.
@@ -100,7 +98,7 @@ class Reader:
                 event_id = getattr(op.request, "event_id", None)
                 found = journal.find([event_id]) if event_id is not None else ()
                 return op.operation(Batch(state, journal, state.time, found), op.request)
-            except (Refusal, InvalidInput, Exhausted, JournalDamaged) as error:
+            except REFUSALS as error:
                 return refused(name, error)
             except JournalError as error:
                 log.warning("experiment %r: a read failed: %s", name, error)

@@ -84,8 +84,13 @@ class Purge(NamedTuple):
     entry: Erased
 
 
-def purged(journal: Journal, stale: Mapping[int, Collection[int]], newer: Mapping[int, Snapshot]) -> Purge:
-    """Rewrite snapshots without erased decisions, up to about `PIECE` bytes, because decisions wait meanwhile.
+def purged(
+    journal: Journal,
+    stale: Mapping[int, Collection[int]],
+    newer: Mapping[int, Snapshot],
+    keys: Collection[str] = (),
+) -> Purge:
+    """Rewrite snapshots without erased decisions and `keys`, up to about `PIECE` bytes, because decisions wait meanwhile.
 
     `newer` are those that differ from the journal's. One that can't be read is dropped: its content has to go.
     """
@@ -98,7 +103,7 @@ def purged(journal: Journal, stale: Mapping[int, Collection[int]], newer: Mappin
         if saved is not None:
             size += len(saved.state)
             try:
-                anew = _without(journal, saved, numbers)
+                anew = _without(journal, saved, numbers, keys)
             except JournalDamaged as error:
                 words = "the snapshot %r at position %d can't be read, so the erasure drops it: %s"
                 log.error(words, saved.label, position, error)
@@ -110,11 +115,15 @@ def purged(journal: Journal, stale: Mapping[int, Collection[int]], newer: Mappin
     return found
 
 
-def _without(journal: Journal, saved: Snapshot, numbers: Collection[int]) -> Snapshot:
+def _without(journal: Journal, saved: Snapshot, numbers: Collection[int], keys: Collection[str]) -> Snapshot:
     if not saved.sound:
         raise JournalDamaged("it does not match its own digest")
     state = _restored(journal, saved)
+    if keys and state.ledger.windows is not None:
+        state.ledger.windows.erase(keys)
     state.hooks.forget_inputs(numbers)
+    if state.assignment is not None:
+        state.assignment.erase_all()
     packed, digest = state.snapshot()
     return Snapshot(saved.position, saved.time, digest, saved.label, packed)
 

@@ -6,36 +6,51 @@ journal if a single bit of the answer differs.
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from tightrope.actions import count
 from tightrope.concerns import ignore
-from tightrope.errors import InvalidInput
-from tightrope.ledger.hard_caps import Exhausted
+from tightrope.errors import Exhausted, InfeasibleProblem, InvalidInput, TooManyKeys
 from tightrope.ledger.ledger import Ledger
 from tightrope.ledger.trail import Moment, Trail
+from tightrope.ledger.window_changes import carry_windows
+from tightrope.ledger.windows import late_uses
 from tightrope.log import Log
-from tightrope.models.background import Result
-from tightrope.policies import Decision, Explanation, Policy
+from tightrope.models.hooks import Corrected
+from tightrope.offer import Offer
+from tightrope.policies import Decision, Explanation
 from tightrope.policies.decision import Labels
+from tightrope.policies.living_actions import succeed
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.rules import Column
 from tightrope.service.answer import Refusal
-from tightrope.service.experiment import configuration
+from tightrope.service.experiment import configuration, corrections
+from tightrope.service.experiment.assignment import Assignment
+from tightrope.service.experiment.background import Background
+from tightrope.service.experiment.chances import CERTAIN, probabilities_of
+from tightrope.service.experiment.changes import edited, in_words, only_actions_differ, renamed
 from tightrope.service.experiment.configuration import Ranges, constraint_names, served_part, served_policy
+from tightrope.service.experiment.events import Event, Waiting
 from tightrope.service.experiment.policy_input import PolicyInput
+from tightrope.service.experiment.schedule import Planned, Schedule
+from tightrope.service.experiment.succession import (
+    Held,
+    Successor,
+    held_after,
+    join_like,
+    renamed_columns,
+    same_ledger,
+)
+from tightrope.service.experiment.tally import Tally
 from tightrope.service.experiment.warm_start import teach
 from tightrope.service.journal import JournalDamaged, JournalError, entries, packing
 from tightrope.service.journal.chain import GENESIS
 from tightrope.service.journal.rows import Row, difference, entry_of, hash_of
-from tightrope.service.requests import DecisionRequest, Used, fingerprint
+from tightrope.service.requests import ChangeRequest, DecisionRequest, Used, fingerprint
 from tightrope.spec import Spec, make_spec
 from tightrope.validation import Array
 
@@ -47,89 +62,12 @@ _EXPIRE_AT_ONCE = 300
 _KEPT = ("mode", "default", "expire_after", "max_pending", "configured")
 
 
-# There is one per pending decision, so they are hidden from the garbage collector: they can't be part of a cycle.
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """The service's notes on a pending decision. `holds` are the hard caps that have the high end of its cost reserved."""
-
-    event_id: str
-    time: int
-    group: str | tuple[str, ...] | None
-    holds: tuple[int, ...]
-
-
-class _Waiting(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    event_id: str
-    time: int
-    action: int
-    awaits: int
-    group: str | tuple[str, ...] | None
-    holds: tuple[int, ...]
-
-
 class _Labels(msgspec.Struct, frozen=True, array_like=True):
     """Which constraints apply to the decisions from number `first` on, and which actions are on offer by default."""
 
     first: int
     constraints: tuple[str, ...]
     active: tuple[int, ...]
-
-
-class Tally(msgspec.Struct, kw_only=True):
-    """Counts since the beginning, only for people: no decision depends on them. Actions are counted by id."""
-
-    decisions: int = 0
-    actions: list[int] = []
-    offered: list[int] = []
-    # By field of the context: how many of its numbers were outside their range but still accepted.
-    outside: dict[str, int] = {}
-    shadow: int = 0
-    rewards: int = 0
-    reward_sum: float = 0.0
-    complete: int = 0
-    expired: int = 0
-    rolled_back: int = 0
-    late: int = 0
-    unknown: int = 0
-    differs: int = 0
-
-    def count_decision(self, action: int, ids: Iterable[int]) -> None:
-        self.decisions += 1
-        count(self.actions, action)
-        offered = self.offered
-        for one in ids:
-            if one < len(offered):
-                offered[one] += 1
-            else:
-                count(offered, one)
-
-
-class Background:
-    """The background work of a policy, numbered as in `hooks.background()`: no request waits for it."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._works, self._waiting = policy.hooks.background(), policy.hooks.pending
-        for work in self._works:
-            work.deferred = True
-
-    def due(self) -> tuple[int, Callable[[], Result]] | None:
-        """The number of a work item with something to do, and the function that does it on any thread."""
-        for number, work in enumerate(self._works):
-            if (job := work.due()) is not None:
-                return number, job
-        return None
-
-    def take(self, work: int, result: Result) -> entries.TookEffect:
-        if not 0 <= work < len(self._works):
-            raise InvalidInput(f"work {work} is not done in the background.")
-        self._works[work].take(result)
-        self._waiting.version += 1
-        return entries.TookEffect(work=work, result=result)
-
-    def prepare(self) -> None:
-        """Wait for what the next answer needs, so that no caller has to; a failed fit is reported to callers."""
-        for work in self._works:
-            with contextlib.suppress(InvalidInput):
-                work.prepare()
 
 
 class ExperimentState:
@@ -163,15 +101,23 @@ class ExperimentState:
         # Silent while a journal is replayed; an experiment that goes live logs them.
         self.hooks.report_to(ignore)
         self.background = Background(self.policy)
-        self.ledger = Ledger(spec, self.policy if self.hooks.n_constraints else None)
+        self.ledger = Ledger(spec, self.policy if self.hooks.n_constraints else None, self.hooks.windows)
         self.tally = Tally()
         self.trail = Trail()
         self.labels = [_Labels(0, constraint_names(spec), tuple(spec.registry.active))]
         # The journal entry with which the current configuration began.
         self.configured = 1
+        # The spec that the service was started with, if it has changed since; what was used before a limit changed, by column.
+        self.stated: dict[str, Any] | None = None
+        self.held: dict[str, Held] = {}
+        self.schedule = Schedule()
         self.input = PolicyInput(spec, self.policy, self.ranges)
+        # Who decides, if the spec has a control group or actions that stick.
+        self.assignment = Assignment.of(spec, self.ranges)
         # Snapshots that still hold inputs of erased decisions: position → the numbers of these decisions.
         self.stale: dict[int, list[int]] = {}
+        # Digests of the keys that were erased meanwhile.
+        self.stale_keys: list[str] = []
 
     # What it knows
 
@@ -191,16 +137,28 @@ class ExperimentState:
 
     def explain(self, entry: entries.Decided) -> Explanation:
         """Why a decision came out as it did. In shadow mode: why the policy would have chosen what it proposed."""
-        then = next(one for one in reversed(self.labels) if one.first <= entry.number)
-        ids = np.array(then.active if entry.offered is None else entry.offered)
+        then, ids = self._labels_of(entry), np.array(self.offered(entry))
         chosen = entry.action if entry.proposed is None else entry.proposed
         row, trace = int(np.flatnonzero(ids == chosen)[0]), np.frombuffer(entry.trace)
         read = self.hooks.labels
-        names = None if read.constraints is None else then.constraints
+        # A policy that paces names its limits per window behind the constraints.
+        windows = (read.constraints or ())[len(self.labels[-1].constraints) :]
+        names = None if read.constraints is None else (*then.constraints, *windows)
         labels = Labels(self.spec.actions, names, read.unpack, read.probabilities)
         why = Decision(chosen, row, entry.number, 0, 0, ids, trace, labels, entry.sampling).explain()
         # The explanation refers to today's rules.
         return why if then is self.labels[-1] else replace(why, words=())
+
+    def offered(self, entry: entries.Decided) -> Sequence[int]:
+        """The ids of the actions that were compared."""
+        return self._labels_of(entry).active if entry.offered is None else entry.offered
+
+    def active_at(self, entry: entries.Decided) -> Sequence[int]:
+        """The ids of the actions that were active."""
+        return self._labels_of(entry).active
+
+    def _labels_of(self, entry: entries.Decided) -> _Labels:
+        return next(one for one in reversed(self.labels) if one.first <= entry.number)
 
     # What changes it
 
@@ -218,33 +176,50 @@ class ExperimentState:
             raise Refusal(503, "paused", words, retry_after=5)
         read = self.input
         read.require_declared(request)
-        offer, room = read.read(request), None
-        ids = offered = None if offer.whole else offer.ids.tolist()
+        offer, room = read.read(request, time), None
+        ids = None if offer.whole else offer.ids.tolist()
         if self.ledger.caps:
             room = self.ledger.room(ids, offer.usage or {}, request.group)
             if not room.whole:
                 offer = offer.only(room.rows)
-                offered = offer.ids.tolist()
-        policy, proposed = self.policy, None
+        windows, at = self.ledger.own_windows, offer
+        if windows is not None:
+            offer = windows.admitted(offer)
+        policy, proposed, assigned = self.policy, None, None
         if self.mode == "shadow":
-            served = self._default(request, offered)
             quote = policy.quote(offer)
-            seen, decision = quote.proposed, policy.commit(quote, served)
-            row, proposed = offer.row_of("the default", served), seen.action
+            offer, seen = quote.offer, quote.proposed
+            served = self._default(request, None if offer.whole else offer.ids.tolist(), at)
+            decision, proposed = policy.commit(quote, served), seen.action
+            # A default is served with certainty, whatever the policy would have drawn.
+            chances: tuple[float | None, bytes | None] = CERTAIN
+        elif self.assignment is not None:
+            seen, decision, chance, hooks, assigned = self.assignment.decide(
+                policy, self.hooks, read, request, offer, time
+            )
+            chances = CERTAIN if chance is None else probabilities_of(chance, hooks)
         else:
             seen = decision = self.hooks.decide_offer(offer)
-            row = decision.row
+            chances = probabilities_of(decision, self.hooks)
+        # The policy itself may leave out what does not fit limits per window.
+        whole = offer.whole and len(seen.offered) == len(offer.ids)
+        offered = None if whole else seen.offered.tolist()
+        row = at.row_of("the action", decision.action)
         if not self.hooks.n_constraints and len(read.known_columns):
-            self.ledger.book(offer.W[row, read.known_columns], read.known_columns)
+            self.ledger.book(at.W[row, read.known_columns], read.known_columns)
         holds: tuple[int, ...] = ()
         if room is not None:
             now = (time, decision.number, self.tally.rewards, self.tally.reward_sum)
             self.ledger.note_withheld(room, ids, now)
             holds = self.ledger.take(room.needs[room.rows[row]])
+        if windows is not None:
+            windows.take(decision.number, at, row)
         self.ledger.count(request.group, "before")
         self.tally.count_decision(decision.action, read.active if offered is None else offered)
         for name in read.outside(request):
             self.tally.outside[name] = self.tally.outside.get(name, 0) + 1
+        if read.is_tolerant:
+            self.tally.count_replaced(read.replaced(request.context or {}))
         self.tally.shadow += proposed is not None
         awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_usage else 0)
         group = tuple(request.group) if isinstance(request.group, list) else request.group
@@ -255,8 +230,6 @@ class ExperimentState:
             self.hooks.elapse(max(0, time - self.clock) / 1e6 if self.clock else 0.0)
             self.clock = max(time, self.clock)
         self._mark(time)
-        # A default is served with certainty, whatever the policy would have drawn.
-        probability, probabilities = (1.0, None) if proposed is not None else self._probabilities(decision)
         return entries.Decided(
             event_id=event_id,
             request=request,
@@ -267,9 +240,10 @@ class ExperimentState:
             queue=self.queue.tobytes(),
             offered=offered,
             proposed=proposed,
-            probability=probability,
-            probabilities=probabilities,
+            probability=chances[0],
+            probabilities=chances[1],
             sampling=seen.sampling,
+            assigned=assigned,
         )
 
     def learn(self, number: int, reward: float | None = None, usage: Used | None = None) -> entries.Learnt:
@@ -284,7 +258,19 @@ class ExperimentState:
                 raise InvalidInput(field="usage", problem=problem)
             self.input.require_in_ranges(usage)
             observed = self.spec.rules.observed(usage, action=action, group=event.group)
-        self.policy.learn(number, reward, observed)
+        named = usage if usage is not None and self.hooks.windows is not None else None
+        windows, uses = self.ledger.own_windows, None
+        if usage is not None and windows is not None:
+            uses = late_uses(windows.rules, usage, action, event.group).tolist()
+        if named is None:
+            self.policy.learn(number, reward, observed)
+        else:
+            self.policy.learn(number, reward, usage=named)
+        if windows is not None and uses is not None:
+            windows.settle(number, uses)
+        if self.assignment is not None:
+            whole = number not in self.waiting
+            self.assignment.learnt(number, self.input, event.group, reward, observed, whole)
         if reward is not None:
             self.tally.rewards += 1
             self.tally.reward_sum += reward
@@ -294,9 +280,27 @@ class ExperimentState:
             self.ledger.settle(event.holds, usage)
         if number not in self.waiting:
             self.tally.complete += 1
+            if windows is not None:
+                windows.done(number)
         elif usage is not None and event.holds:
             self.waiting.note(number, msgspec.structs.replace(event, holds=()))
         return entries.Learnt(event_id=event.event_id, number=number, reward=reward, usage=usage)
+
+    def cancel(self, number: int) -> entries.Learnt:
+        """A decision in `waiting` was never carried out: limits per window get back what it booked. Hard caps keep it."""
+        event = self.waiting[number][-1]
+        self._let_go(number, acted=False)
+        if self.assignment is not None:
+            self.assignment.drop([number])
+        self.tally.cancelled += 1
+        return entries.Learnt(event_id=event.event_id, number=number, cancelled=True)
+
+    def correct(self, entry: entries.Learnt) -> Corrected:
+        """Apply the correction of an outcome; after `InvalidInput` nothing has changed."""
+        effect = corrections.apply(entry, self.policy, self.input, self.spec.rules, self.ledger)
+        if entry.reward is not None and entry.was is not None and entry.was.reward is not None:
+            self.tally.reward_sum += entry.reward - entry.was.reward
+        return effect
 
     def expire(self, time: int) -> entries.Expired | None:
         """Stop waiting for decisions that are too old at `time`, or too many; None if there are none. Reservations stay used."""
@@ -326,7 +330,44 @@ class ExperimentState:
         self.mode = mode
         return entries.ModeChanged(mode=mode, default=self.default)
 
-    def reconfigure(self, entry: entries.Started) -> entries.Started:
+    def change(
+        self, request: ChangeRequest, version: str, *, time: int, scheduled: int | None = None
+    ) -> entries.Started:
+        """Change actions and rules as asked; after `InvalidInput` or `InfeasibleProblem` nothing has changed."""
+        return self.reconfigure(self._changed(request, version, scheduled), time=time)
+
+    def check(self, request: ChangeRequest, version: str, *, time: int) -> list[str]:
+        """What a change would change, in words; raises what `change` would raise."""
+        wanted = self._changed(request, version)
+        self._successor(make_spec(wanted.spec, source=self.spec.source), wanted, time)
+        return wanted.changes
+
+    def begin_due(self, version: str, *, time: int) -> entries.Started | entries.Cancelled | None:
+        """Let the next change that is due at `time` begin; what is impossible by now is cancelled. None if nothing is due."""
+        if (due := self.schedule.due(time)) is None:
+            return None
+        begun: entries.Started | entries.Cancelled
+        try:
+            request = msgspec.convert(due.change, ChangeRequest)
+            begun = self.change(request, version, time=time, scheduled=due.position)
+        except (InvalidInput, InfeasibleProblem) as error:
+            begun = self.schedule.cancel(due.position, str(error))
+        begun.by = due.by
+        return begun
+
+    def _changed(self, request: ChangeRequest, version: str, scheduled: int | None = None) -> entries.Started:
+        present, spec = self.started(version), edited(self.spec, request)
+        ranges = configuration.carried_ranges(spec, self.spec, self.ranges)
+        return msgspec.structs.replace(
+            present,
+            spec=served_part(spec),
+            ranges=ranges,
+            changes=in_words(self.spec, spec),
+            stated=present.spec if present.stated is None else present.stated,
+            scheduled=scheduled,
+        )
+
+    def reconfigure(self, entry: entries.Started, *, time: int) -> entries.Started:
         """Continue under another configuration if what was learnt fits it; otherwise `InvalidInput`, and nothing has changed.
 
         What was learnt and spent stays: models, rounds, pending decisions, and the queues and cumulative costs of existing
@@ -334,14 +375,16 @@ class ExperimentState:
         """
         spec = make_spec(entry.spec, source=self.spec.source)
         if served_part(spec) != served_part(self.spec):
-            self._adopt(spec, entry)
+            self._adopt(spec, entry, time)
         elif entry.reset_caps:
             raise InvalidInput(
                 "reset_caps: hard caps are only reset with a change of the spec, but the spec has not changed."
             )
         self.expire_after, self.max_pending = float(entry.expire_after), entry.max_pending
-        self.ranges = dict(entry.ranges)
-        return msgspec.structs.replace(self.started(entry.version), reset_caps=entry.reset_caps)
+        self.ranges, self.stated = dict(entry.ranges), entry.stated
+        self.schedule.begun(entry.scheduled)
+        told = {name: getattr(entry, name) for name in ("reset_caps", "changes", "scheduled")}
+        return msgspec.structs.replace(self.started(entry.version), **told)
 
     def started(self, version: str) -> entries.Started:
         return entries.Started(
@@ -351,6 +394,7 @@ class ExperimentState:
             expire_after=self.expire_after,
             max_pending=self.max_pending,
             ranges=self.ranges,
+            stated=self.stated,
         )
 
     def roll_back(self, position: int, state: bytes, restore: Literal["learnt", "all"]) -> entries.RolledBack:
@@ -360,24 +404,39 @@ class ExperimentState:
         still pending now stay pending; with "all", younger ones are dropped.
         """
         saved = packing.unpacked_state(state)
+        # Limits per window stay as they are, and accounts may be many.
+        if [
+            saved["policy"].pop(name) for name in [*saved["policy"]] if name.startswith("windows/")
+        ] or saved.pop("windows", None):
+            state = packing.packed(saved)
         holds = {number: event.holds for number, (*_, event) in self.waiting.items() if event.holds}
         with packing.arrays_of(saved["policy"]) as then:
             dropped = self.hooks.roll_back(then, learnt_only=restore == "learnt")
+        if self.assignment is not None:
+            self.assignment.roll_back(saved.get("assignment"), dropped, restore == "learnt")
         for number in dropped:
             self.ledger.keep(holds.get(number, ()))
+            if self.ledger.own_windows is not None:
+                self.ledger.own_windows.expire(number)
         if restore == "all" and self.hooks.n_constraints:
             # Together with the totals, which they explain.
             self.ledger.restore_counts(saved["ledger"])
         self.tally.rolled_back += len(dropped)
         return entries.RolledBack(position=position, restore=restore, state=state)
 
-    def erase(self, entry: entries.Erased) -> entries.Erased:
+    def erase(self, entry: entries.Erased, keys: Collection[str] | None = None) -> entries.Erased:
+        """Forget the inputs of some decisions; `keys` are the texts behind the digests in the entry, if they are at hand."""
+        if entry.keys and self.ledger.windows is not None:
+            self.ledger.windows.erase(entry.keys, keys)
         self._drop([number for number in entry.numbers if number in self.waiting])
         self.hooks.forget_inputs(entry.numbers)
+        if self.assignment is not None:
+            self.assignment.erase(entry)
         for position in entry.stale:
             self.stale[position] = sorted({*self.stale.get(position, ()), *entry.numbers})
         for position, _ in entry.snapshots:
             self.stale.pop(position, None)
+        self.stale_keys = sorted({*self.stale_keys, *entry.keys}) if self.stale else []
         return entry
 
     def advance(self, row: Row, head: bytes) -> None:
@@ -405,7 +464,9 @@ class ExperimentState:
                 f"the journal is written in format {entry.format}; this release reads format {entries.FORMAT}."
             )
         spec = make_spec(entry.spec, source=source)
-        return cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending, ranges=entry.ranges)
+        state = cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending, ranges=entry.ranges)
+        state.stated = entry.stated
+        return state
 
     def replay(self, row: Row) -> entries.Entry:
         """Repeat the entry that follows, and compare."""
@@ -424,7 +485,7 @@ class ExperimentState:
             )
         try:
             again = self._repeat(entry, row.time)
-        except (InvalidInput, Exhausted, Refusal, KeyError) as error:
+        except (InvalidInput, Exhausted, TooManyKeys, Refusal, KeyError) as error:
             raise JournalDamaged(f"row {row.position} can't be repeated: {error}") from error
         again.by = entry.by
         if packing.packed(again) != packing.packed(entry):
@@ -445,7 +506,7 @@ class ExperimentState:
                 "waiting": [
                     list(self.waiting),
                     [
-                        _Waiting(event.event_id, event.time, action, awaits, event.group, event.holds)
+                        Waiting(event.event_id, event.time, action, awaits, event.group, event.holds)
                         for awaits, action, *_, event in self.waiting.values()
                     ],
                 ],
@@ -454,8 +515,13 @@ class ExperimentState:
                 "trail": self.trail,
                 "labels": self.labels,
                 "policy": self.hooks.state(),
+                **({"windows": own.arrays()} if (own := self.ledger.own_windows) is not None else {}),
                 **({"clock": self.clock} if self.hooks.counts_seconds else {}),
                 **({"stale": list(self.stale.items())} if self.stale else {}),
+                **({"stale_keys": self.stale_keys} if self.stale_keys else {}),
+                **({} if self.assignment is None else {"assignment": self.assignment.saved()}),
+                **({"held": self.held} if self.held else {}),
+                **({"scheduled": self.schedule.planned} if self.schedule else {}),
             }
         )
         return packed, packing.digest_of(packed)
@@ -471,17 +537,24 @@ class ExperimentState:
             self.ledger.restore(saved["ledger"])
         except InvalidInput as error:
             raise JournalDamaged(str(error)) from error
-        self.stale = dict(saved.get("stale", []))
+        if self.ledger.own_windows is not None:
+            with packing.arrays_of(saved["windows"]) as arrays:
+                self.ledger.own_windows.load(arrays)
+        self.stale, self.stale_keys = dict(saved.get("stale", [])), saved.get("stale_keys", [])
+        self.held = msgspec.convert(saved.get("held", {}), dict[str, Held])
+        self.schedule = Schedule(msgspec.convert(saved.get("scheduled", []), list[Planned]))
         self.tally = msgspec.convert(saved["tally"], Tally)
         self.trail = msgspec.convert(saved["trail"], Trail)
         self.labels = msgspec.convert(saved["labels"], list[_Labels])
         self.clock = saved.get("clock", 0)
         with packing.arrays_of(saved["policy"]) as arrays:
             self.hooks.load(arrays)
-        numbers, waiting = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
+        numbers, waiting = msgspec.convert(saved["waiting"], tuple[list[int], list[Waiting]])
         for number, one in zip(numbers, waiting, strict=True):
             self.waiting.note(number, Event(one.event_id, one.time, one.group, one.holds), one.awaits)
         self.waiting.set_groups([one.group for one in waiting])
+        if self.assignment is not None:
+            self.assignment.restore(saved["assignment"])
 
     # Helpers
 
@@ -489,7 +562,12 @@ class ExperimentState:
         match entry:
             case entries.Decided():
                 return self.decide(entry.event_id, entry.request, time=time)
+            case entries.Learnt() if entry.correction is not None:
+                self.correct(entry)
+                return entry
             case entries.Learnt():
+                if entry.cancelled:
+                    return self.cancel(entry.number)
                 return self.learn(entry.number, entry.reward, entry.usage)
             case entries.Expired():
                 return self._drop(entry.numbers)
@@ -502,13 +580,17 @@ class ExperimentState:
             case entries.RolledBack():
                 return self.roll_back(entry.position, entry.state, entry.restore)
             case entries.Started():
-                return self.reconfigure(entry)
+                return self.reconfigure(entry, time=time)
             case entries.WarmStarted():
                 return self._begin_from(entry)
             case entries.Snapshotted():
                 return entries.Snapshotted(of=self.position, digest=self.snapshot()[1], label=entry.label)
             case entries.Erased():
                 return self.erase(entry)
+            case entries.Scheduled():
+                return self.schedule.keep(self.position + 1, entry)
+            case entries.Cancelled():
+                return self.schedule.cancel(entry.position, entry.why)
 
     def _begin_from(self, entry: entries.WarmStarted) -> entries.WarmStarted:
         """Take over what was learnt before the first decision, in the same way here and in a replay."""
@@ -516,38 +598,76 @@ class ExperimentState:
             self.hooks.load(arrays)
         return msgspec.structs.replace(entry, state=packing.packed(self.hooks.state()))
 
-    def _adopt(self, spec: Spec, entry: entries.Started) -> None:
-        old, new = self.policy, served_policy(spec)
-        hooks = new.hooks
-        configuration.require_fit(self.spec, spec, old, new)
-        names = constraint_names(spec)
-        ledger, moved = self.ledger.under(spec, new if hooks.n_constraints else None, entry.reset_caps)
-        before, now = (configuration.known_before(one) for one in (self.spec, spec))
-        hooks.resume(old, same_costs=before == now, shifts=configuration.late_shifts(self.spec, spec))
-        hooks.report_to(self.hooks.notify)
-        self.policy, self.hooks, self.ledger = new, hooks, ledger
-        self.background = Background(new)
+    def _adopt(self, spec: Spec, entry: entries.Started, time: int) -> None:
+        new = self._successor(spec, entry, time)
+        new.policy.hooks.report_to(self.hooks.notify)
+        assignment = Assignment.of(spec, entry.ranges)
+        if assignment is not None:
+            assignment.continue_from(self.assignment, self.policy.rounds, self.time)
+        self.assignment = assignment
+        first, names, same = self.policy.rounds, constraint_names(spec), new.same_columns
+        self.policy, self.hooks, self.ledger, self.held = (new.policy, new.policy.hooks, new.ledger, new.held)
+        self.background = Background(new.policy)
         for number, (*_, event) in self.waiting.items():
-            if event.holds:
-                holds = ledger.moved_holds(event.holds, moved)
+            if event.holds and new.moved is not None:
+                holds = new.ledger.moved_holds(event.holds, new.moved)
                 self.waiting.note(number, msgspec.structs.replace(event, holds=holds))
-        labels = _Labels(old.rounds, names, tuple(spec.registry.active))
-        if self.labels[-1].constraints != names:
+        labels = _Labels(first, names, tuple(spec.registry.active))
+        if not same:
             self.trail.begin_again()
         if msgspec.structs.replace(self.labels[-1], first=labels.first) != labels:
             self.labels.append(labels)
         self.spec, self.configured = spec, self.position + 1
-        self.input = PolicyInput(spec, new, entry.ranges)
+        self.input = PolicyInput(spec, new.policy, entry.ranges)
+
+    def _successor(self, spec: Spec, entry: entries.Started, time: int) -> Successor:
+        """What goes on under another spec; nothing of this state has changed."""
+        old, new, ledger, held = self.policy, served_policy(spec), self.ledger, self.held
+        hooks = new.hooks
+        was, later = renamed(self.spec, spec)
+        configuration.require_fit(was, spec, old, new)
+        if later:
+            # Under the new names first: accounts and prices go by the names of rules, and these by those of actions.
+            old = served_policy(was)
+            succeed(old, self.policy)
+            ledger = same_ledger(ledger, was, old if hooks.n_constraints else None, later, old.hooks.windows)
+            held = renamed_columns(held, self.ledger.limits, ledger.limits)
+        present, summed, moved = ledger, new if hooks.n_constraints else None, None
+        if only_actions_differ(was, spec):
+            succeed(new, old)
+            ledger = same_ledger(present, spec, summed, windows=hooks.windows)
+        else:
+            ledger, moved = present.under(spec, summed, entry.reset_caps, hooks.windows)
+            change = configuration.moved_limits(was, spec)
+            if change is not None and hooks.restate is not None:
+                succeed(new, old)
+                if hooks.windows is not None and old.hooks.windows is not None:
+                    # Another limit may be counted in other units.
+                    carry_windows(old.hooks.windows, hooks.windows)
+                hooks.restate(change)
+            else:
+                before, now = (configuration.known_before(one, was.actions) for one in (was, spec))
+                hooks.resume(old, same_costs=before == now, shifts=configuration.late_shifts(was, spec))
+        join_like(new, spec, len(was.actions))
+        held = held_after(held, present.limits, ledger.limits, time)
+        return Successor(new, ledger, moved, held, constraint_names(was) == constraint_names(spec))
 
     def _drop(self, numbers: list[int]) -> entries.Expired:
         events = [self.waiting[number][-1] for number in numbers]
-        for number, event in zip(numbers, events, strict=True):
-            self.ledger.keep(event.holds)
-            self.policy.forget(number)
+        for number in numbers:
+            self._let_go(number)
+        if self.assignment is not None:
+            self.assignment.drop(numbers)
         self.tally.expired += len(numbers)
         return entries.Expired(numbers=numbers, event_ids=[event.event_id for event in events])
 
-    def _default(self, request: DecisionRequest, ids: list[int] | None) -> int:
+    def _let_go(self, number: int, *, acted: bool = True) -> None:
+        self.ledger.keep(self.waiting[number][-1].holds)
+        self.policy.forget(number, acted=acted)
+        if (windows := self.ledger.own_windows) is not None:
+            (windows.expire if acted else windows.cancel)(number)
+
+    def _default(self, request: DecisionRequest, ids: list[int] | None, offer: Offer) -> int:
         if request.default is not None:
             served = self.spec.registry.id(request.default, "default")
         elif self.default is not None:
@@ -556,8 +676,9 @@ class ExperimentState:
             problem = "is missing: in shadow mode it says which action is served"
             raise InvalidInput(field="default", problem=problem)
         if ids is not None and served not in ids:
-            caps = self.ledger.caps
-            if caps and (request.actions is None or served in self.spec.registry.ids(request.actions)):
+            caps = self.ledger.hard(offer, served)
+            asked = self.input.active if request.actions is None else self.spec.registry.ids(request.actions)
+            if caps and served in asked and served in self.input.active:
                 raise Exhausted(caps, f"the default action {self.spec.actions[served]!r}")
             name = self.spec.actions[served]
             raise InvalidInput(field="default", must="be one of the actions on offer", got=name)
@@ -570,18 +691,3 @@ class ExperimentState:
             allowed = [one.allowed for one in self.ledger.limits]
             rules = (self.ledger.totals.tolist(), self.queue.tolist(), allowed)
             self.trail.add(Moment(*counts, *rules, list(tally.actions)))
-
-    def _probabilities(self, decision: Decision) -> tuple[float | None, bytes | None]:
-        """Probabilities for the journal: the action's, and those of all on offer unless they are 1 and 0; None if not known."""
-        if not self.hooks.randomised and decision.probability == 1.0:
-            return 1.0, None
-        try:
-            # Read once: a policy may compute them on access.
-            chances = decision.probabilities
-        except InvalidInput:
-            # Too many actions to compute them. The decision stands.
-            return None, None
-        probability = float(chances[decision.row])
-        if math.isnan(probability):
-            return None, None
-        return probability, None if probability == 1.0 else chances.tobytes()

@@ -21,6 +21,18 @@ class Admission:
         self._borrowed = 0
         self._tickets = itertools.count()
 
+    def enter_all(self, experiment: str, slots: int) -> list[int]:
+        """Several slots, by their tickets; or a `Refusal` and none."""
+        tickets: list[int] = []
+        try:
+            for _ in range(slots):
+                tickets.append(self.enter(experiment))
+        except Refusal:
+            for ticket in tickets:
+                self.leave(experiment, ticket)
+            raise
+        return tickets
+
     def enter(self, experiment: str) -> int:
         """A slot for a request, by its ticket; or a `Refusal` with 503."""
         inside = self._since[experiment]
@@ -64,6 +76,11 @@ class Rates:
             words = f"this key may send {rate:g} requests per second"
             raise Refusal(429, "rate", words, retry_after=min(pause, 3600))
         self._buckets[key] = left - 1.0, now
+
+    def charge(self, key: str, more: int) -> None:
+        """Count more requests of a key that was let in: it then waits until its bucket has filled again."""
+        left, then = self._buckets[key]
+        self._buckets[key] = left - more, then
 
 
 class BodyBudget:

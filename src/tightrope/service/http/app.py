@@ -33,14 +33,14 @@ from tightrope.service.experiment.clock import SteadyClock
 from tightrope.service.experiment.experiment import ERRORS_IN_A_ROW, Status
 from tightrope.service.experiment.reader_thread import Reader
 from tightrope.service.experiment.writer_thread import Writer, stop_writers
-from tightrope.service.http import dashboard, handlers, openapi
+from tightrope.service.http import batches, dashboard, handlers, lift, openapi, windows
 from tightrope.service.http.admission import Admission, BodyBudget, Rates
 from tightrope.service.http.connections import EXCHANGE, Exchange
 from tightrope.service.http.keys import Key, Keys
 from tightrope.service.http.openapi import Route
 from tightrope.service.http.tracing import spans
 from tightrope.service.metrics import Metrics, Sample, Samples
-from tightrope.service.requests import LIMITS, Limits, read_body, read_query
+from tightrope.service.requests import LIMITS, Limits, read_body, read_items, read_query
 from tightrope.spec import Spec
 from tightrope_client import responses
 
@@ -161,6 +161,8 @@ class Service:
             key = self._bearer(scope["headers"])
             by = scope["key"] = None if key is None else key.id
             name = scope["experiment"] = self._admitted(route, key, query.get("experiment", self._only))
+            if route.each is not None:
+                return await self._batch(route, scope, receive, whole, key, name)
             if route.method == "POST" and route.request is not None:
                 body = await self._body(receive, by) if whole is None else whole
                 if len(body) <= _SHORT:
@@ -189,6 +191,39 @@ class Service:
         if route.scope == "admin":
             known = {"route": route.path, "experiment": scope.get("experiment", ""), "key": by}
             log.info("admin call", extra={**known, "status": answer.status})
+        return answer
+
+    async def _batch(
+        self, route: Route, scope: Scope, receive: Receive, whole: bytes | None, key: Key | None, name: str
+    ) -> Answer:
+        """One answer to many requests: each is an operation of its own, refused or done like a single one."""
+        assert route.each is not None
+        by = None if key is None else key.id
+        body = await self._body(receive, by) if whole is None else whole
+        # On the thread, however short: a batch is rarely urgent.
+        read = functools.partial(read_items, body, route.request, self._limits)
+        items = await asyncio.get_running_loop().run_in_executor(self._parser, read)
+        if self._keys is not None and key is not None:
+            given = _header(scope["headers"], b"authorization")
+            self._admitted(route, self._keys.find(given, afresh=True), name)
+            if key.rate is not None:
+                self._rates.charge(key.id, len(items) - 1)
+        tickets = self._writes.enter_all(name, batches.slots(len(items)))
+        try:
+            writer = self._writers[name]
+            coming = {
+                i: writer.submit(Op(route.each, one, by))
+                for i, one in enumerate(items)
+                if not isinstance(one, Refusal)
+            }
+            await asyncio.gather(*coming.values())
+        finally:
+            for ticket in tickets:
+                self._writes.leave(name, ticket)
+        answers = [
+            one.answer() if isinstance(one, Refusal) else coming[i].result() for i, one in enumerate(items)
+        ]
+        answer: Answer = route.handler(answers, None)
         return answer
 
     # Access
@@ -392,6 +427,10 @@ _DEAD: Final = {503: "A worker thread died; restart the process."}
 # method, path, required scope of the key, function, type of the answer, possible refusals
 ROUTES: Final = (
     Route("POST", "/v1/decisions", "decide", handlers.decide, responses.Decision, (*_WRITE, 409, 410)),
+    Route(
+        *("POST", "/v1/decisions/batch", "decide", batches.decide_batch, responses.DecisionResults, _WRITE),
+        each=handlers.decide,
+    ),
     Route("GET", "/v1/decisions", "read", handlers.list_decisions, responses.DecisionPage, _LIST, apart=True),
     Route(
         *("GET", "/v1/decisions/{event_id}", "read", handlers.show_decision, responses.RecordedDecision),
@@ -399,11 +438,20 @@ ROUTES: Final = (
         apart=True,
     ),
     Route("POST", "/v1/outcomes", "outcome", handlers.learn, responses.Outcome, (*_WRITE, 409, 410)),
+    Route(
+        *("POST", "/v1/outcomes/batch", "outcome", batches.learn_batch, responses.OutcomeResults, _WRITE),
+        each=handlers.learn,
+    ),
+    Route("POST", "/v1/corrections", "outcome", handlers.correct, responses.Correction, (*_WRITE, 409, 410)),
     Route("GET", "/v1/outcomes", "read", handlers.list_outcomes, responses.OutcomePage, _LIST, apart=True),
     Route("GET", "/v1/state", "read", handlers.show_state, responses.State, _READ),
     Route("GET", "/v1/history", "read", handlers.show_history, responses.History, _READ),
     Route("GET", "/v1/rules", "read", handlers.show_rules, responses.RuleCosts, _READ, apart=True),
+    Route("GET", "/v1/windows", "read", windows.show_windows, responses.WindowList, _LIST),
+    Route("GET", "/v1/lift", "read", lift.show_lift, responses.Lift, _READ),
     Route("GET", "/v1/changes", "read", handlers.list_changes, responses.ChangePage, _LIST, apart=True),
+    Route("POST", "/v1/changes", "admin", handlers.change, responses.Changed, (*_WRITE, 409)),
+    Route("POST", "/v1/changes/cancel", "admin", handlers.cancel_change, responses.Cancelled, _WRITE),
     Route("GET", "/v1/snapshots", "read", handlers.list_snapshots, responses.SnapshotList, _READ, apart=True),
     Route("POST", "/v1/snapshots", "admin", handlers.take_snapshot, responses.Snapshot, _WRITE),
     Route("POST", "/v1/rollback", "admin", handlers.roll_back, responses.Rollback, (*_WRITE, 409)),

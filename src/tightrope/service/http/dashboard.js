@@ -41,7 +41,9 @@
     historyAt: -Infinity,
     worth: null,
     worthAt: -Infinity,
+    lift: null,
     decisions: [],
+    windows: [],
     samples: [],
     chosen: null,
     outcomes: { status: null, rows: [], before: null },
@@ -153,12 +155,14 @@
       const size = state.actions.length * Math.max(1, state.constraints.length);
       const limit = Math.max(1, Math.min(10, Math.floor(20000 / size)));
       const due = now - view.historyAt > HISTORY_EVERY;
-      const [{ decisions }, history] = await Promise.all([
+      const [{ decisions }, history, { windows }, lift] = await Promise.all([
         get("v1/decisions", { limit }),
         due ? get("v1/history") : view.history,
+        state.windows > 0 ? get("v1/windows", { limit: 5 }) : { windows: [] },
+        state.holdout === null ? null : due ? get("v1/lift") : view.lift,
       ]);
       goOn();
-      Object.assign(view, { decisions, history, historyAt: due ? now : view.historyAt });
+      Object.assign(view, { decisions, history, windows, lift, historyAt: due ? now : view.historyAt });
     }
     view.state = state;
     if (changed && state.decisions > 0 && state.constraints.length > 0 && now - view.worthAt > WORTH_EVERY) weighRules(view.name, now);
@@ -243,7 +247,7 @@
   // --- which experiment ---
 
   function choose(name) {
-    Object.assign(view, { name, state: null, history: null, historyAt: -Infinity, worth: null, worthAt: -Infinity, decisions: [], samples: [], chosen: null });
+    Object.assign(view, { name, state: null, history: null, historyAt: -Infinity, worth: null, worthAt: -Infinity, lift: null, decisions: [], windows: [], samples: [], chosen: null });
     view.outcomes = { ...view.outcomes, rows: [], before: null };
     $("follow").checked = true;
     history.replaceState(null, "", `#${new URLSearchParams({ experiment: name })}`);
@@ -275,6 +279,7 @@
   // --- what stands now ---
 
   function show(changed) {
+    document.dispatchEvent(new CustomEvent("tightrope:state", { detail: { state: view.state, key: view.key, name: view.name } }));
     const first = $("main").hidden;
     $("main").hidden = false;
     $("key-form").hidden = true;
@@ -282,6 +287,8 @@
     if (!changed && !first) return;
     showRules();
     showCaps();
+    showWindows();
+    showLift();
     showActions();
     showDecisions();
     showOutcomes();
@@ -375,6 +382,7 @@
         : null,
       counted && part !== null ? bar(part, null, bad) : null,
       counted ? small(words.average(one)) : null,
+      small(words.since(one)),
       counted ? spark(points.n, points.left[one.name]) : null,
       counted ? small(one.price === undefined ? words.queueWords(one, view.decisions[0]) : words.priceWords(one)) : null,
       counted ? small(words.worthWords(view.worth, one)) : null,
@@ -432,6 +440,54 @@
     );
   }
 
+  function showWindows() {
+    $("windows-section").hidden = view.windows.length === 0;
+    const cards = view.windows.flatMap((one) => one.accounts.map((account) => windowCard(one, account)));
+    fill($("windows"), cards);
+  }
+
+  function windowCard(one, account) {
+    const taken = account.used + account.reserved;
+    const share = account.allowed > 0 ? taken / account.allowed : taken > 0 ? 1 : 0;
+    const atMost = one.side === "at_most";
+    const full = atMost && account.left <= 0 && taken > 0;
+    const [tone, badge] = full
+      ? ["bad", "✕ Used up"]
+      : !atMost && share < 1
+        ? ["warn", "– Not reached yet"]
+        : atMost && share >= 0.9
+          ? ["warn", "! Nearly used up"]
+          : ["good", atMost ? "✓ Within" : "✓ Reached"];
+    const reserved = account.reserved > 0 ? `, ${amount(account.reserved)} of it reserved` : "";
+    const left = atMost ? `, ${amount(account.left)} left` : "";
+    const until = account.end > account.start && /^[a-z]+$/.test(one.per) ? `until ${clock.format(new Date(account.end * 1000))}` : `in ${one.per}`;
+    const above = one.above > 0 ? [el("p", { class: "small" }, `${whole.format(one.above)} outcomes used more than was reserved for them`)] : [];
+    return el(
+      "li",
+      { class: full ? "bad" : "good" },
+      el("div", { class: "top" }, el("span", { class: `badge ${tone}` }, badge), el("span", { class: "figure" }, percent(share))),
+      el("p", { class: "words" }, account.key === null ? one.name : `${one.name}: ${account.key}`),
+      bar(share, null, full),
+      el("p", { class: "small" }, `${amount(taken)} of ${amount(account.allowed)} ${one.unit}${reserved}${left}, ${until}`),
+      ...above,
+    );
+  }
+
+  function showLift() {
+    const { lift } = view;
+    $("lift-section").hidden = lift === null;
+    if (lift === null) return;
+    say("lift-lead", words.liftWords(lift));
+    fill(
+      $("lift").tBodies[0],
+      [lift.reward, ...lift.rules].map((one) =>
+        el("tr", {}, el("th", { scope: "row" }, one.rule ?? "reward"), ...words.liftCells(one).map((text) => el("td", { class: "number" }, text))),
+      ),
+    );
+  }
+
+  const off = (one) => (one.state === "active" ? null : el("span", { class: "badge warn" }, one.state));
+
   function showActions() {
     const { state } = view;
     const points = series();
@@ -448,7 +504,7 @@
         return el(
           "tr",
           {},
-          el("th", { scope: "row" }, swatch, one.name, bar(one.share, shade)),
+          el("th", { scope: "row", title: one.description }, swatch, one.name, off(one), bar(one.share, shade)),
           el("td", { class: "number" }, whole.format(one.decisions)),
           el("td", { class: "number" }, percent(one.share)),
           el("td", { class: "number" }, since === null ? "–" : percent((one.decisions - points.actions[one.name][from]) / since)),
@@ -736,6 +792,8 @@
             el("span", {}, one.name),
             el("span", { class: "small" }, moment(one.time)),
             el("span", { class: "small" }, one.event_id),
+            one.arm === "control" ? el("span", { class: "small" }, "control group") : null,
+            one.repeats === undefined ? null : el("span", { class: "small" }, `repeats decision ${whole.format(one.repeats)}`),
             drawn(one) ? el("span", { class: "small" }, `with ${chance(one.probability)}`) : null,
             one.proposed === undefined ? null : el("span", { class: "small" }, `proposed ${one.proposed}`),
           ),

@@ -25,6 +25,7 @@ _HERE: Final = Path(__file__).parent
 _TYPES: Final = {
     "dashboard.css": "text/css",
     "dashboard_words.js": "text/javascript",
+    "dashboard_changes.js": "text/javascript",
     "dashboard.js": "text/javascript",
     "plotly.min.js": "text/javascript",
 }

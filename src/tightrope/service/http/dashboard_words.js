@@ -91,6 +91,14 @@ globalThis.tightropeWords = (() => {
     return `${amount(mean)} ${one.unit} a decision over ${of}, ${limit}${plain(one.limit)}${late}.`;
   }
 
+  /** What it has used since its limit moved: "Since 18 Nov, 14:02: 12 of 14.4 nurse hours under this limit." */
+  function since(one) {
+    const { earlier } = one;
+    if (earlier === null || earlier.used === null || one.used === null) return null;
+    const used = `${amount(one.used - earlier.used)} of ${amount(one.allowed - earlier.allowed)} ${one.unit}`;
+    return `This limit holds since ${moment(earlier.until)}: ${used} since then, ${amount(earlier.used)} before.`;
+  }
+
   /** The part of what is allowed that is used, or of what is required that there is; null where that makes no sense. */
   const part = (one) => (one.allowed > 0 && one.used >= 0 ? one.used / one.allowed : null);
 
@@ -224,6 +232,36 @@ globalThis.tightropeWords = (() => {
     return `${one.field}: ${which} ${one.values === 1 ? "was" : "were"} ${one.outside === "clip" ? "clipped" : "taken"}.`;
   }
 
+  /** Values of a context that were missing or not declared. */
+  function replacedWords(one) {
+    const what = one.why === "missing" ? "missing" : "not among the declared ones";
+    return `${one.field}: ${count(one.values, "value", "values")} ${one.values === 1 ? "was" : "were"} ${what}, and taken as ${one.taken_as}.`;
+  }
+
+  // --- the control group ---
+
+  /** What is compared, over how many decisions or users, since when. */
+  function liftWords(lift) {
+    const { users, decisions } = lift;
+    const drawn = lift.by === null ? `${percent(lift.share)} of the decisions, drawn at random, get` : `${percent(lift.share)} of all by ${lift.by}, drawn at random, get`;
+    const n = users ?? decisions;
+    const [one, many] = users === null ? ["decision", "decisions"] : [lift.by, `different ${lift.by}`];
+    const since = lift.sequence > 0 ? `, since decision ${whole.format(lift.sequence)}` : "";
+    const per = users === null ? "per decision" : `the sum for each ${lift.by} so far`;
+    const told = [`${drawn} the baseline (${lift.baseline}): ${count(n.policy, one, many)} under the policy, ${whole.format(n.control)} in the control group${since}.`];
+    told.push(`Means are ${per}. The interval holds whenever you look.`);
+    if (lift.displaced > 0) told.push(`In ${count(lift.displaced, "decision", "decisions")} no action of the baseline was on offer.`);
+    if (lift.unmeasured > 0) told.push(`${count(lift.unmeasured, "decision", "decisions")} of later users are not counted.`);
+    return told.join(" ");
+  }
+
+  /** Both means, their difference and its interval. */
+  function liftCells(one) {
+    const shown = (value) => (value === null ? "–" : amount(value));
+    const interval = one.low === null ? "too few yet" : `${amount(one.low)} to ${amount(one.high)}`;
+    return [shown(one.policy), shown(one.control), shown(one.lift), interval];
+  }
+
   // --- the verdict ---
 
   /** One sentence on the whole, its sign and mood, and what else should be known. */
@@ -258,7 +296,7 @@ globalThis.tightropeWords = (() => {
     }
     const never = neverChosen(state, decisions);
     notices.push(...never);
-    notices.push(...state.outside.map(outsideWords));
+    notices.push(...state.outside.map(outsideWords), ...state.replaced.map(replacedWords));
     for (const one of state.concerns) {
       if (one.kind === "rules that can't be met" || (one.kind === "action never tried" && never.length > 0)) continue;
       notices.push(one.message);
@@ -281,6 +319,12 @@ globalThis.tightropeWords = (() => {
     const told = [];
     if (decision.proposed !== undefined) {
       told.push(`Shadow mode: ${decision.name} was served; the policy would have chosen ${decision.proposed}. What follows is about its choice.`);
+    }
+    if (decision.repeats !== undefined) {
+      return [...told, `${decision.name} was kept: its user got it in decision ${whole.format(decision.repeats)}. The table says what the policy thinks of it now.`];
+    }
+    if (decision.arm === "control") {
+      return [...told, `This decision is in the control group, where the baseline took ${decision.name}. The table says what the policy thinks of it.`];
     }
     if (rows.length === 1) return [...told, `${chosen.action} was the only action on offer.`];
     if (rows.length < state.actions.length) {
@@ -317,7 +361,7 @@ globalThis.tightropeWords = (() => {
 
   return {
     ...{ ROUNDING, NOTHING, whole, clock, fixed, plain, percent, signed, count, amount, moment, pace, sentence, listed },
-    ...{ violated, wording, standing, left, average, part, priced, pressure, priceWords, queueWords, worthWords },
-    ...{ usedUp, capNotice, capOutlook, many, whyNot, verdict, drawn, chance, reasons },
+    ...{ violated, wording, standing, left, average, since, part, priced, pressure, priceWords, queueWords, worthWords },
+    ...{ liftWords, liftCells, usedUp, capNotice, capOutlook, many, whyNot, verdict, drawn, chance, reasons },
   };
 })();

@@ -7,6 +7,7 @@ summary in the OpenAPI document.
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -16,18 +17,20 @@ import msgspec
 import numpy as np
 
 from tightrope.actions import counted
-from tightrope.errors import SolverError
+from tightrope.errors import InfeasibleProblem, SolverError
 from tightrope.ledger.hard_caps import HardCap
+from tightrope.models.hooks import Corrected
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
 from tightrope.rules import Units
 from tightrope.service import requests
 from tightrope.service.answer import Answer, Refusal
-from tightrope.service.experiment import Batch
+from tightrope.service.experiment import Batch, corrections
 from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.journal import JournalDamaged, entries
 from tightrope.service.journal.contract import Snapshot, bound_snapshots, fault_of
 from tightrope.service.journal.rows import Row, entry_of, tag_of
 from tightrope.service.requests import fingerprint
+from tightrope.version import __version__
 from tightrope_client import responses
 
 log = logging.getLogger("tightrope.service")
@@ -69,7 +72,18 @@ def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
     if decided is None:
         raise refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
     fresh: dict[str, Any] = {}
-    earlier = _outcome(batch.learnt.get(event_id, ()))
+    told = batch.learnt.get(event_id, ())
+    earlier = _outcome([one for one in told if one.correction is None])
+    if request.cancelled or "cancelled" in earlier:
+        if not (request.cancelled and "cancelled" in earlier):
+            if earlier or not request.cancelled:
+                was = "cancelled" if "cancelled" in earlier else "told its outcome"
+                raise refusal(409, "differs", f"event_id {event_id!r} was {was} before, and is not now")
+            if decided.number not in state.waiting:
+                why = f"event_id {event_id!r} can't be cancelled any more: the decision expired or was rolled back"
+                raise refusal(410, "late", why)
+            batch.write(state.cancel(decided.number))
+        return Answer.of(responses.Outcome(event_id=event_id, sequence=decided.number, awaits=[]))
     for part in ("reward", "usage"):
         value = getattr(request, part)
         if value is None:
@@ -92,6 +106,39 @@ def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
     awaits = 0 if waiting is None else waiting[0]
     missing = [name for name, bit in _PARTS if awaits & bit]
     return Answer.of(responses.Outcome(event_id=event_id, sequence=decided.number, awaits=missing))
+
+
+def correct(batch: Batch, request: requests.CorrectionRequest) -> Answer:
+    """Correct an outcome that was reported wrongly; the journal keeps both."""
+    state, event_id, name = batch.state, request.event_id, request.correction_id
+    decided = batch.decision_of(event_id)
+    if decided is None:
+        raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
+    learnt = batch.learnt.get(event_id, [])
+    effect: Corrected | None = None
+    same = [one for one in learnt if one.correction == name]
+    if same:
+        given = [value for value in (request.reward, request.usage) if value is not None]
+        if [value for value in (same[0].reward, same[0].usage) if value is not None] != given:
+            why = f"correction_id {name!r} of event_id {event_id!r} said something else before; use a new correction_id"
+            raise Refusal(409, "differs", why)
+    else:
+        was = entries.Reported(**_outcome(learnt))
+        corrections.require_reported(was, request)
+        ids = corrections.asked(state.spec, decided, state.active_at(decided))
+        at = min((row.position for row in batch.journal.find({event_id})), default=state.position)
+        earlier = at < state.configured
+        entry = corrections.correction_of(state.input, decided, ids, was, request, earlier=earlier)
+        effect = state.correct(entry)
+        batch.write(entry)
+    shown = responses.Correction(
+        event_id=event_id,
+        sequence=decided.number,
+        correction_id=name,
+        outcome=_outcome(batch.learnt[event_id]),  # type: ignore[typeddict-item]
+        learnt=effect,
+    )
+    return Answer.of(shown)
 
 
 # --- what readers ask ---
@@ -141,6 +188,7 @@ def show_state(batch: Batch, request: None) -> Answer:
     """Where the experiment stands."""
     state, spec, tally = batch.state, batch.state.spec, batch.state.tally
     known = {} if spec.encoder is None else spec.encoder.ranges
+    taken_as = {} if spec.encoder is None else spec.encoder.taken_as
     shown = responses.State(
         experiment=spec.name,
         policy=spec.policies[0].kind,
@@ -149,19 +197,21 @@ def show_state(batch: Batch, request: None) -> Answer:
         time=state.time / 1e6,
         **_mode(state),
         decisions=tally.decisions,
-        actions=[
-            {"name": name, "decisions": n, "share": n / max(1, tally.decisions), "offered": offered}
-            for i, name in enumerate(spec.actions)
-            for n, offered in [(counted(tally.actions, i), counted(tally.offered, i))]
+        actions=[_action(state, i, name) for i, name in enumerate(spec.actions)],
+        scheduled=[
+            {"position": one.position, "starts": one.starts / 1e6, "change": one.change, "by": one.by}
+            for one in state.schedule
         ],
         constraints=_constraints(state),
         hard_caps=[_hard_cap(state, cap) for cap in state.ledger.caps],
+        windows=0 if state.ledger.windows is None else len(state.ledger.windows.limits),
         outcomes={
             "rewards": tally.rewards,
             "mean_reward": _mean(tally.reward_sum, tally.rewards),
             "complete": tally.complete,
             "pending": len(state.waiting),
             "missing": tally.expired,
+            "cancelled": tally.cancelled,
             "late": tally.late,
             "rejected": tally.unknown + tally.differs,
             "rolled_back": tally.rolled_back,
@@ -172,6 +222,14 @@ def show_state(batch: Batch, request: None) -> Answer:
             for name, (low, high, outside) in known.items()
             if name in tally.outside and outside != "refuse"
         ],
+        replaced=[
+            {"field": name, "why": why, "values": counts[why], "taken_as": words}
+            for name, counts in tally.replaced.items()
+            for why, words in taken_as.get(name, {}).items()
+            if why in counts
+        ],
+        holdout=None if spec.holdout is None else spec.holdout.share,
+        repeats=0 if state.assignment is None else state.assignment.repeats,
         slater=getattr(state.policy, "slater", None),
         concerns=[
             {"kind": one.kind, "message": one.message, "remedy": one.remedy}
@@ -246,7 +304,10 @@ def list_snapshots(batch: Batch, request: None) -> Answer:
     return Answer.of(responses.SnapshotList(snapshots=[_snapshot(one) for one in batch.journal.snapshots()]))
 
 
-_CHANGES = (entries.Started, entries.ModeChanged, entries.RolledBack, entries.Erased, entries.WarmStarted)
+_CHANGES = (
+    *(entries.Started, entries.ModeChanged, entries.RolledBack, entries.Erased, entries.WarmStarted),
+    *(entries.Scheduled, entries.Cancelled),
+)
 
 # --- what administrators change ---
 
@@ -255,6 +316,54 @@ def change_mode(batch: Batch, request: requests.ModeRequest) -> Answer:
     """Go live, into shadow mode, or pause."""
     batch.write(batch.state.change_mode(request.mode, request.default))
     return Answer.of(_mode(batch.state))
+
+
+def change(batch: Batch, request: requests.ChangeRequest) -> Answer:
+    """Change actions and rules, at once or from a time on; or only say whether that is possible."""
+    state, starts = batch.state, request.starts
+    later = starts is not None and starts > batch.now / 1e6
+    try:
+        if request.check:
+            changes = state.check(request, __version__, time=batch.now)
+        elif later:
+            changes = state.check(request, __version__, time=batch.now)
+            batch.write(_scheduled(batch, request))
+        else:
+            entry = state.change(request, __version__, time=batch.now)
+            batch.write(entry)
+            changes = entry.changes
+    except InfeasibleProblem as error:
+        if not request.check:
+            raise Refusal(409, "infeasible", str(error)) from error
+        by_rule = {str(rule): move for rule, move in vars(error).get("relaxation", {}).items()}
+        return Answer.of(
+            responses.Changed(
+                possible=False, position=None, starts=None, changes=[], why=str(error), relaxation=by_rule
+            )
+        )
+    return Answer.of(
+        responses.Changed(
+            possible=True,
+            position=None if request.check else state.position,
+            starts=starts if later else None,
+            changes=changes,
+            why=None,
+            relaxation={},
+        )
+    )
+
+
+def _scheduled(batch: Batch, request: requests.ChangeRequest) -> entries.Scheduled:
+    assert request.starts is not None
+    change = msgspec.to_builtins(msgspec.structs.replace(request, starts=None))
+    entry = entries.Scheduled(starts=int(request.starts * 1e6), change=change, by=batch.by)
+    return batch.state.schedule.keep(batch.state.position + 1, entry)
+
+
+def cancel_change(batch: Batch, request: requests.CancelRequest) -> Answer:
+    """Cancel a change that has not begun yet."""
+    batch.write(batch.state.schedule.cancel(request.position))
+    return Answer.of(responses.Cancelled(position=request.position))
 
 
 def take_snapshot(batch: Batch, request: requests.SnapshotRequest) -> Answer:
@@ -304,10 +413,15 @@ def _decision(state: ExperimentState, entry: entries.Decided, *, explain: bool) 
         "sequence": entry.number,
         "probability": entry.probability,
     }
+    if entry.assigned is not None:
+        if entry.assigned.arm is not None:
+            shown["arm"] = entry.assigned.arm
+        if entry.assigned.repeats is not None:
+            shown["repeats"] = entry.assigned.repeats
     if entry.proposed is not None:
         shown["proposed"] = actions[entry.proposed]
     if explain:
-        shown["probabilities"] = entries.named_probabilities(entry, actions)
+        shown["probabilities"] = entries.named_probabilities(entry, actions, state.offered(entry))
         why = state.explain(entry)
         shown["explanation"] = {
             "actions": why.rows(),  # type: ignore[typeddict-item]
@@ -315,13 +429,24 @@ def _decision(state: ExperimentState, entry: entries.Decided, *, explain: bool) 
             "V": why.V,
             "epsilon": why.epsilon,
         }
-        if why.words:
-            shown["explanation"]["words"] = list(why.words)
+        words = [*_who_decided(entry), *why.words]
+        if words:
+            shown["explanation"]["words"] = words
     return shown
 
 
+def _who_decided(entry: entries.Decided) -> list[str]:
+    """If it was not the policy: who, since the numbers that follow are what the policy thinks of it."""
+    assigned = entry.assigned
+    if assigned is not None and assigned.repeats is not None:
+        return [f"The user keeps this action since decision {assigned.repeats}."]
+    if assigned is not None and assigned.arm == "control":
+        return ["This decision is in the control group: the baseline took the action."]
+    return []
+
+
 def _outcome(parts: Sequence[entries.Learnt]) -> dict[str, Any]:
-    given = [(name, getattr(part, name)) for part in parts for name in ("reward", "usage")]
+    given = [(name, getattr(part, name)) for part in parts for name in ("reward", "usage", "cancelled")]
     return {name: value for name, value in given if value is not None}
 
 
@@ -338,6 +463,20 @@ def _pending(
             return listed, number
         listed.append({"event_id": event.event_id, "sequence": number, "time": event.time / 1e6})
     return listed, None
+
+
+def _action(state: ExperimentState, i: int, name: str) -> responses.ActionShare:
+    tally, told = state.tally, state.spec.action(name)
+    n = counted(tally.actions, i)
+    return {
+        "name": name,
+        "decisions": n,
+        "share": n / max(1, tally.decisions),
+        "offered": counted(tally.offered, i),
+        "state": told.state,
+        "description": told.description,
+        "was": list(told.was),
+    }
 
 
 def _constraints(state: ExperimentState) -> list[responses.ConstraintState]:
@@ -361,9 +500,23 @@ def _constraints(state: ExperimentState) -> list[responses.ConstraintState]:
             "queue": queue[k],
             **({} if prices is None else {"price": float(prices[k])}),  # type: ignore[typeddict-item]
             "infeasible": bool(infeasible[k]),
+            "earlier": _earlier(state, column.name),
         }
         for k, (column, account) in enumerate(zip(state.columns, state.ledger.limits, strict=True))
     ]
+
+
+def _earlier(state: ExperimentState, column: str) -> responses.EarlierLimit | None:
+    held = state.held.get(column)
+    if held is None:
+        return None
+    known = math.isfinite(held.used)
+    return {
+        "until": held.since / 1e6,
+        "decisions": held.decisions,
+        "used": held.used if known else None,
+        "allowed": held.allowed if known else None,
+    }
 
 
 def _units(state: ExperimentState) -> Units:

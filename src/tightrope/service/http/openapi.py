@@ -43,6 +43,8 @@ class Route:
     otherwise: Mapping[int, str] = field(default_factory=dict)
     # Whether it is read on its own connection, without waiting for the writer.
     apart: bool = False
+    # The operation on each item of a batch; `handler` then makes one answer of all of theirs.
+    each: Callable[..., Any] | None = None
 
     @property
     def of_service(self) -> bool:

@@ -25,7 +25,9 @@ class Started(_Entry, tag="started"):
     """The experiment as its spec states it, and how long it waits for outcomes: the first entry, repeated when that changes.
 
     `reset_caps` names the hard caps that begin at 0 with this change, whatever was spent. `ranges` are those of usage that no rule
-    declares, as they were inferred.
+    declares, as they were inferred. `changes` are those that were asked for while it ran, in words; `stated` is then the spec that
+    the service was started with: started with it again, it goes on as changed. `scheduled` is the position of the `Scheduled` entry
+    that begins to hold.
     """
 
     format: int
@@ -35,6 +37,27 @@ class Started(_Entry, tag="started"):
     max_pending: int
     reset_caps: list[str] = msgspec.field(default_factory=list)
     ranges: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
+    changes: list[str] = msgspec.field(default_factory=list)
+    stated: dict[str, Any] | None = None
+    scheduled: int | None = None
+
+
+class Reported(msgspec.Struct, omit_defaults=True):
+    """The parts of an outcome as they were reported."""
+
+    reward: float | None = None
+    usage: Used | None = None
+
+
+class Assigned(msgspec.Struct, frozen=True, array_like=True):
+    """Who decided: in which arm, or None without a control group; and which earlier decision it repeats, by number.
+
+    `own` is the decision's number among the baseline's own; below 0 if it is none.
+    """
+
+    arm: Literal["policy", "control"] | None = None
+    repeats: int | None = None
+    own: int = -1
 
 
 class Decided(_Entry, tag="decided"):
@@ -44,6 +67,8 @@ class Decided(_Entry, tag="decided"):
     shadow mode served the default. `probability` is the one with which the action was served, after prices, hard caps and
     eligibility: 1 for a policy that does not draw and for a default, None if there is no closed form. `probabilities` are those of
     all actions on offer, by row; left out if the one served has 1. `sampling` says how it was drawn, if not from normal laws.
+    In the control group they are those of the baseline, and a repeat has 1; trace and sampling are always the policy's. `assigned`
+    is there if the spec has a control group or actions that stick.
     """
 
     event_id: str
@@ -58,15 +83,27 @@ class Decided(_Entry, tag="decided"):
     probability: float | None = None
     probabilities: bytes | None = None
     sampling: Members | Gaps | None = None
+    assigned: Assigned | None = None
 
 
 class Learnt(_Entry, tag="learnt"):
-    """An outcome, or a part of one, that was applied."""
+    """An outcome, or a part of one, that was applied; or the correction of one, with the id that its sender gave it.
+
+    `cancelled` says that the decision was never carried out. A correction has what was learnt until then, and what it takes to
+    learn it otherwise: the decision's action, x and groups, and whether the decision was made under an `earlier` configuration.
+    """
 
     event_id: str
     number: int
     reward: float | None = None
     usage: Used | None = None
+    cancelled: bool | None = None
+    correction: str | None = None
+    was: Reported | None = None
+    action: int | None = None
+    x: bytes | None = None
+    group: str | list[str] | None = None
+    earlier: bool = False
 
 
 class Expired(_Entry, tag="expired"):
@@ -128,6 +165,8 @@ class Erased(_Entry, tag="erased"):
     """The personal data in some rows is gone for good. `rows` are ranges of positions, both ends included.
 
     `numbers` are the decisions whose inputs are gone, also from the policy's memory; pending ones are no longer awaited.
+    `keys` are digests of the keys that they were counted by: accounts per window go by these from here on.
+    `own` and `users` are the numbers of the baseline's own decisions among these, and the rows of their users in the lift.
     `stale` are the positions of snapshots with a label that still hold them. Entries that follow rewrite these, some at a time, and
     have nothing but `snapshots`: the position of each and its new digest, empty for one that could not be read and was dropped.
     """
@@ -135,6 +174,9 @@ class Erased(_Entry, tag="erased"):
     rows: list[tuple[int, int]]
     event_ids: list[str] = msgspec.field(default_factory=list)
     numbers: list[int] = msgspec.field(default_factory=list)
+    keys: list[str] = msgspec.field(default_factory=list)
+    own: list[int] = msgspec.field(default_factory=list)
+    users: list[int] = msgspec.field(default_factory=list)
     stale: list[int] = msgspec.field(default_factory=list)
     snapshots: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
@@ -142,6 +184,20 @@ class Erased(_Entry, tag="erased"):
     def goes_on(self) -> bool:
         """Whether it continues an erasure that an earlier entry began."""
         return not self.rows
+
+
+class Scheduled(_Entry, tag="scheduled"):
+    """A change, as it was asked for, that begins to hold with the first batch at or after `starts`, in microseconds."""
+
+    starts: int
+    change: dict[str, Any]
+
+
+class Cancelled(_Entry, tag="cancelled"):
+    """The change that was scheduled at `position` will not begin: somebody cancelled it, or by now it is impossible, and `why`."""
+
+    position: int
+    why: str | None = None
 
 
 class Blank(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +227,8 @@ Written: TypeAlias = (
     | Snapshotted
     | Erased
     | WarmStarted
+    | Scheduled
+    | Cancelled
 )
 Entry: TypeAlias = Written | Blank
 KINDS: Final[dict[type[Any], int]] = {kind: number for number, kind in enumerate(get_args(Written), 1)}
@@ -178,8 +236,9 @@ KINDS: Final[dict[type[Any], int]] = {kind: number for number, kind in enumerate
 SEALED: Final[dict[type[Any], tuple[str, ...]]] = {
     Decided: (
         *("request", "fingerprint", "trace", "queue", "offered", "proposed", "probability", "probabilities"),
+        "assigned",
     ),
-    Learnt: ("reward", "usage"),
+    Learnt: ("reward", "usage", "was", "x", "group"),
     Refused: ("reward", "usage"),
     RolledBack: ("state",),
     WarmStarted: ("state",),
@@ -196,18 +255,19 @@ def probabilities_of(entry: Decided, n_actions: int) -> NDArray[np.float64] | No
     if entry.probabilities is None:
         found[entry.action] = entry.probability
     else:
-        offered = slice(None) if entry.offered is None else entry.offered
-        found[offered] = np.frombuffer(entry.probabilities)
+        chances = np.frombuffer(entry.probabilities)
+        # Later actions come last.
+        offered = slice(len(chances)) if entry.offered is None else entry.offered
+        found[offered] = chances
     return found
 
 
-def named_probabilities(entry: Decided, actions: Sequence[str]) -> dict[str, float] | None:
-    """The same of the actions on offer, by name."""
+def named_probabilities(
+    entry: Decided, actions: Sequence[str], offered: Sequence[int]
+) -> dict[str, float] | None:
+    """The same by name, of the actions that were `offered`."""
     found = probabilities_of(entry, len(actions))
-    if found is None:
-        return None
-    offered = range(len(actions)) if entry.offered is None else entry.offered
-    return {actions[a]: float(found[a]) for a in offered}
+    return None if found is None else {actions[a]: float(found[a]) for a in offered}
 
 
 def label_after_erasure(position: int) -> str:

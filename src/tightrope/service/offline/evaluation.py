@@ -12,6 +12,7 @@ own, hold asymptotically for the average of what it earns over these rounds.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -142,7 +143,8 @@ def judge(
         finite_number("clip", clip, low=1.0)
     record = Record.of(journal, trust=spec.trust)
     if last is not None:
-        record.served, record.shadow = record.served[-whole_number("last", last, low=1) :], 0
+        record.served = record.served[-whole_number("last", last, low=1) :]
+        record.shadow = record.control = record.repeats = 0
     if not record.served:
         raise Unanswerable("it holds no decision that was served live")
     spec = spec_to_judge(spec, record.spec)
@@ -158,7 +160,7 @@ def judge(
     try:
         found = _evaluated(life, spec, method, clip, may_miss, seed)
     except InvalidInput as error:
-        raise Unanswerable(str(error).rstrip(".")) from error
+        raise Unanswerable(str(error).rstrip("."), *_remedy(record.spec)) from error
     worth = found.weights.effective
     if worth < _WORTH_LEAST:
         words = f"{len(rows)} decisions with an outcome are worth {worth:.1f} rounds of the policy's own, fewer than {_WORTH_LEAST}"
@@ -169,12 +171,12 @@ def judge(
         policy=spec.policies[0].name,
         served=record.spec.policies[0].name,
         method=method,
-        decisions=len(record.served) + record.shadow + record.erased,
+        decisions=len(record.served) + record.shadow + record.control + record.repeats + record.erased,
         judged=len(rows),
         left_out={why: count for why, count in left_out.items() if count},
         rounds=policy.rounds,
         adaptive=adaptive,
-        reward=_in_units(found.reward, None, 1.0, life.rewards),
+        reward=_within(_in_units(found.reward, None, 1.0, life.rewards), record.spec.reward_range),
         rules=tuple(
             _in_units(one, column, life.in_force[:, k].mean(), life.costs_served[:, k])
             for k, (one, column) in enumerate(
@@ -222,6 +224,8 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
         raise Unanswerable(*reasons)
     left_out = {
         "in shadow mode": record.shadow,
+        "of the control group, whose baseline never takes some action": record.control,
+        "that repeat an earlier one for the same user": record.repeats,
         f"without a probability ({why})": unknown,
         "without their whole outcome": lacking,
         "whose inputs were erased": record.erased,
@@ -278,7 +282,6 @@ def _lived(
         while coming and coming[0][0] < one.position:
             _, number, row = heapq.heappop(coming)
             _learn(policy, number, rows[row], late[row])
-        ids = slice(None) if one.entry.offered is None else one.entry.offered
         try:
             offer, x = reader.offered(one)
             quote = policy.quote(offer)
@@ -291,8 +294,8 @@ def _lived(
             chances = np.eye(len(chances))[quote.proposed.row]
         found = probabilities_of(one.entry, J)
         assert found is not None
-        p[i], pi[i, ids] = found, chances
-        known[i, ids] = offer.W[:, reader.known]
+        p[i], pi[i, offer.ids] = found, chances
+        known[i, offer.ids] = offer.W[:, reader.known]
         if rules is not None:
             in_force[i] = rules.in_force(one.entry.request.group) if reader.grouped else True
         contexts.append(x)
@@ -371,6 +374,22 @@ def _in_units(one: Measure, column: Any, share: float, served: Array) -> Estimat
     low, high = min(low, high), max(low, high)
     bias, rule = float(one.bias * column.rule.scale / share), str(column.rule)
     return Estimate(one.name, value, low, high, bias, recorded, rule, column.limit, one.verdict)
+
+
+def _within(one: Estimate, ends: tuple[float, float] | None) -> Estimate:
+    """What is known of the range ends the interval, and weights may have led the estimate beyond it."""
+    if ends is None:
+        return one
+    value, low, high = (float(np.clip(x, *ends)) for x in (one.estimate, one.low, one.high))
+    return replace(one, estimate=value, low=low, high=high)
+
+
+def _remedy(served: Spec) -> Iterator[str]:
+    """What to do before more is served."""
+    policy = served.policies[0]
+    if policy.kind == "shadow-price" and not policy.settings.get("least_chance"):
+        how = "set least_chance in its [policy], such as 0.02, and no action will lack a chance from then on"
+        yield f"{policy.name} was served without one: {how}"
 
 
 def _learns(spec: Spec) -> bool:

@@ -134,6 +134,9 @@ class _Walk:
                 f"there is a snapshot of position {last}, but the journal ends at {position}."
             )
         self.chain.end()
+        windows = None if self.state is None else self.state.ledger.windows
+        if windows is not None and (wrong := windows.faults()):
+            raise JournalDamaged(f"reservations do not add up: {'; '.join(wrong[:3])}.")
         if self.wanted is not None:
             raise JournalDamaged(
                 f"no row has the hash {self.wanted}: rows are missing at the end, or were changed. "
@@ -182,9 +185,9 @@ def _as_taken(journal: Journal, position: int, digest: str) -> bool:
 def export(journal: Journal, path: str | os.PathLike[str]) -> int:
     """Write all entries to a `.csv` or `.parquet` file, one row each, and return how many.
 
-    Columns: position, time, kind, event_id, sequence, action, probability, probabilities, proposed, request, reward, usage, queue,
-    detail, by. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet. In CSV, a text that
-    a spreadsheet would take for a formula, or that begins with ', gets a ' in front.
+    Columns: position, time, kind, event_id, sequence, action, probability, probabilities, proposed, arm, repeats, request, reward,
+    usage, queue, detail, by. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet. In
+    CSV, a text that a spreadsheet would take for a formula, or that begins with ', gets a ' in front.
     """
     target = Path(path)
     writers = {".csv": _write_csv, ".parquet": _write_parquet}
@@ -221,7 +224,7 @@ def copy_journal(source: Journal, target: Journal) -> Head:
 
 _COLUMNS: Final = (
     *("position", "time", "kind", "event_id", "sequence", "action", "probability", "probabilities"),
-    *("proposed", "request", "reward", "usage", "queue", "detail", "by"),
+    *("proposed", "arm", "repeats", "request", "reward", "usage", "queue", "detail", "by"),
 )
 
 
@@ -239,8 +242,11 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
         flat |= {"sequence": told.get("number"), "usage": _text(told.get("usage"))}
         flat["detail"] = _detail(entry, actions)
         if isinstance(entry, entries.Decided):
-            chances = entries.named_probabilities(entry, actions)
+            offered = range(len(actions)) if entry.offered is None else entry.offered
+            chances = entries.named_probabilities(entry, actions, offered)
             flat |= {"probability": entry.probability, "probabilities": _text(chances)}
+            if entry.assigned is not None:
+                flat |= {"arm": entry.assigned.arm, "repeats": entry.assigned.repeats}
             flat["request"] = _text(msgspec.to_builtins(entry.request))
             flat["queue"] = np.frombuffer(entry.queue).tolist()
         yield flat
@@ -312,7 +318,7 @@ def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-    numbers = {"position": pa.int64(), "sequence": pa.int64(), "reward": pa.float64()}
+    numbers = {"position": pa.int64(), "sequence": pa.int64(), "repeats": pa.int64(), "reward": pa.float64()}
     numbers["probability"] = pa.float64()
     types = {**numbers, "time": pa.timestamp("us", tz="UTC"), "queue": pa.list_(pa.float64())}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in _COLUMNS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,9 @@ class Record:
     shadow: int = 0
     # How many decisions whose inputs were erased.
     erased: int = 0
+    # How many decisions of a control group whose baseline never takes some action on offer, and how many that repeat one.
+    control: int = 0
+    repeats: int = 0
 
     @classmethod
     def of(cls, journal: Journal, *, trust: bool = False) -> Record:
@@ -90,6 +93,14 @@ class Record:
                 found.erased += entry.kind == "decided"
             elif isinstance(entry, Decided) and entry.proposed is not None:
                 found.shadow += 1
+            elif (
+                isinstance(entry, Decided)
+                and entry.assigned is not None
+                and entry.assigned.repeats is not None
+            ):
+                found.repeats += 1
+            elif isinstance(entry, Decided) and _spares_an_action(entry, found.spec):
+                found.control += 1
             elif isinstance(entry, Decided):
                 one = by_number[entry.number] = Served(found.spec, row.position, entry)
                 found.served.append(one)
@@ -101,6 +112,18 @@ class Record:
         if found is None:
             raise JournalError("the journal is empty.")
         return found
+
+
+def _spares_an_action(entry: Decided, spec: Spec) -> bool:
+    """Whether the control group got it from a baseline that gave some action on offer no chance.
+
+    Such a row says nothing about that action, and as the policy's own rows are a random part of all, nothing is lost without it.
+    """
+    if entry.assigned is None or entry.assigned.arm != "control":
+        return False
+    chances = probabilities_of(entry, len(spec.actions))
+    offered = spec.registry.active if entry.offered is None else entry.offered
+    return chances is not None and not bool((chances[list(offered)] > 0.0).all())
 
 
 def spec_to_judge(spec: Spec, recorded: Spec) -> Spec:
@@ -155,10 +178,15 @@ class Reader:
 
     def offered(self, one: Served) -> tuple[Offer, Array | None]:
         """What the policy is offered, and x (p,) if one serves all actions. Raises `InvalidInput` if that is impossible."""
-        sent, usage = one.entry.request, one.usage
+        sent, names = one.entry.request, dict(zip(one.spec.actions, self.spec.actions))
+        usage = {name: _by_present_names(given, names) for name, given in one.usage.items()}
+        offered = one.entry.offered
+        if offered is None and one.spec.registry != self.spec.registry:
+            # Actions that joined later were not on offer then.
+            offered = list(one.spec.registry.active)
         changes: dict[str, Any] = {
             "usage": {name: usage[name] for name in usage if name in self._sent} or None,
-            "actions": one.entry.offered,
+            "actions": offered,
         }
         if sent.context is not None:
             changes["context"] = {
@@ -188,6 +216,11 @@ class Reader:
             return None
         usage = {name: value for name, value in used.items() if name in self._observed}
         return rules.observed(usage, action=one.entry.action, group=group)
+
+
+def _by_present_names(given: Any, names: Mapping[str, str]) -> Any:
+    """Usage by action, under the names that the actions have now."""
+    return {names.get(name, name): used for name, used in given.items()} if isinstance(given, dict) else given
 
 
 def log_of(journal: Journal, *, trust: bool = False) -> tuple[Log, Spec]:

@@ -1,0 +1,1 @@
+"""Limits by window: what is left is spread over the decisions still to come."""
