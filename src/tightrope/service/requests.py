@@ -316,11 +316,17 @@ def read_query(texts: Mapping[str, str], kind: type[Query]) -> Query:
     given = {name: texts[name] for name in kind.__struct_fields__ if name in texts}
     try:
         given.get("event_id", "").encode()
-        return msgspec.convert(given, kind, strict=False)
+        query = msgspec.convert(given, kind, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         if isinstance(error, UnicodeEncodeError) or "event_id" in given:
             raise Refusal(404, "unknown", "no decision can have such an event_id") from None
         raise _unfit(error, given, kind) from None
+    for name in given:
+        # msgspec takes the word null for None. Whoever leaves a parameter out does not send it.
+        if getattr(query, name) is None:
+            words = f"{name} must have a value, but is {given[name]!r}: leave it out"
+            raise Refusal(422, "invalid", words, field=name)
+    return query
 
 
 def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:

@@ -114,6 +114,7 @@ def test_wrong_requests_get_4xx_in_json(web: httpx.Client) -> None:
         (web.build_request("GET", "/v1/decisions", params={**WARD, "limit": "x"}), 422),
         (web.build_request("GET", "/v1/decisions", params={**WARD, "limit": "99999"}), 422),
         (web.build_request("GET", "/v1/decisions", params={**WARD, "before": "-1"}), 422),
+        (web.build_request("GET", "/v1/decisions", params={**WARD, "before": "null"}), 422),
         (web.build_request("GET", "/v1/outcomes", params=WARD), 422),
         (web.build_request("POST", "/v1/mode", params=WARD, json={"mode": "off"}), 422),
         (web.build_request("POST", "/v1/mode", params=WARD, json={"mode": "live", "default": "icu"}), 422),
