@@ -184,8 +184,14 @@ class Windows:
     def account(self, limit: int, key: str | None, time: float) -> WindowAccount:
         """What was used, is reserved, allowed and left under a limit, for a key, at a time."""
         one = self.limits[limit]
-        key = NOBODY if key is None else erased_key(key) if erased_key(key) in self.erased else key
+        key = NOBODY if key is None else self.name(key)
         return WindowAccount(one, key, one.accounts.sums(key, self.now(time)))
+
+    def name(self, key: str) -> str:
+        """What the accounts of a key are called: another name once it is erased."""
+        if self.erased and (digest := erased_key(key)) in self.erased:
+            return digest
+        return key
 
     def closest(self, limit: int, most: int, time: float) -> list[WindowAccount]:
         """The accounts of keys that have taken the largest parts of what they may, the largest first."""
@@ -228,10 +234,7 @@ class Windows:
         """The key whose account counts a decision."""
         if limit.by is None:
             return NOBODY
-        key = str((keys or {})[limit.by])
-        if self.erased and (digest := erased_key(key)) in self.erased:
-            return digest
-        return key
+        return self.name(str((keys or {})[limit.by]))
 
     def admitted(self, offer: Offer) -> Offer:
         """The offer without the actions that may not fit a hard limit; `Exhausted` if none fits. Changes nothing."""

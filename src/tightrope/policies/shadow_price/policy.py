@@ -283,6 +283,8 @@ class ShadowPrice(Constrained):
         if self._memory.forget({*numbers}):
             self._prices.forgot(self._memory)
             self._set_alarm()
+        if self._paced is not None:
+            self._paced.follow_names()
 
     def _settled(self) -> None:
         """If no outcome is awaited, nothing is booked, not even a rounding error."""

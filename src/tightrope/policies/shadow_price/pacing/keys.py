@@ -79,9 +79,9 @@ class KeyTable:
                 self.probes[place] = probe
         self.seen, self.made, self.last = self.seen + 1, self.made + 1, t
 
-    def rename(self, old: str, new: str) -> None:
-        """Know a key under another name."""
-        self.probes = [one._replace(key=new) if one.key == old else one for one in self.probes]
+    def rename(self, name: Callable[[str], str]) -> None:
+        """Know each key by the name that it has now."""
+        self.probes = [one._replace(key=name(one.key)) for one in self.probes]
 
     def _learn(self, decided: Callable[[str], int]) -> None:
         self.counts *= KEPT

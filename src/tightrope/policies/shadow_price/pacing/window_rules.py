@@ -111,7 +111,8 @@ class WindowRules:
     def chosen(self, number: int, offer: Offer, row: int, costs: Array, core: Array) -> Offer:
         """Note a decision before it is booked; the offer with what is to be booked."""
         time = self.windows.now(offer.time)
-        self.pacer.note(core, time, offer.keys or {}, number)
+        keys = {by: self.windows.name(str(key)) for by, key in (offer.keys or {}).items()}
+        self.pacer.note(core, time, keys, number)
         offer = self.reserved(offer, costs)
         assert offer.uses is not None
         for m, use in self.open.items():
@@ -125,11 +126,16 @@ class WindowRules:
         for m, use in self.open.items():
             use.end(number, None if uses is None else float(uses[m]))
 
+    def follow_names(self) -> None:
+        """Call erased keys what their accounts are called."""
+        for table in self.pacer.tables.values():
+            table.rename(self.windows.name)
+
     # Accounts
 
     def stands(self, m: int, key: str, t: float) -> Standing:
         """Where limit m stands for a key at a time."""
-        accounts, unit = self.windows.limits[m].accounts, self._units[m]
+        accounts, unit, key = self.windows.limits[m].accounts, self._units[m], self.windows.name(key)
         used, held, decided, start, end = accounts.sums(key, t)
         spread = 0.0 if m not in self.open else self.open[m].spread(start)
         taken = (used + held) * unit + spread
