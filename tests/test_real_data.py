@@ -535,9 +535,9 @@ def test_a_warm_start_saves_regret_and_keeps_the_rules(monkeypatch: pytest.Monke
     twin = warm.copy()
     twin.decide(env.features[0], env.costs[0])
     assert twin.prices.max() > 0, "from the first decision on"
-    runs = [tr.simulate(policy, env, 3000, 20, seed=6) for policy in (cold, warm)]
+    runs = [tr.simulate(policy, env, 3000, 60, seed=6) for policy in (cold, warm)]
     saved = runs[0].regret.paths[:, -1] - runs[1].regret.paths[:, -1]
-    assert saved.mean() > 4 * saved.std(ddof=1) / np.sqrt(20)
+    assert saved.mean() > 4 * saved.std(ddof=1) / np.sqrt(60)
     assert runs[1].violation.mean[-1] == 0
 
 

@@ -87,8 +87,17 @@ def test_where_the_default_policy_raises_a_concern_a_total_was_above_zero_for_lo
     run = tr.simulate(policy, found.env, 2000, 20, seed=0, workers=1, progress=False, warn=False)
     [concern] = run.concerns
     assert concern.kind == "total above zero"
-    above = (run.cost > 0).any(axis=2).mean(axis=1)
-    assert 1 <= concern.runs <= (above > 0.5).sum()
+    assert 1 <= concern.runs <= sum(above_for_half(one, run.rounds) for one in run.cost)
+
+
+def above_for_half(totals, rounds):
+    """Whether some total was above zero for half of the rounds until one of them; between recorded rounds it may have been below."""
+    since = np.zeros(totals.shape[1])
+    for t, total in zip(rounds, totals):
+        since = np.where(total > 0, np.where(since > 0, since, t), 0)
+        if t > 512 and (since[since > 0] <= t / 2 + 8).any():
+            return True
+    return False
 
 
 def test_optimistic_rewards_are_at_the_clip_where_it_is_said(monkeypatch):

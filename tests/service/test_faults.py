@@ -400,8 +400,11 @@ def test_the_service_does_what_its_document_says(tmp_path: Path) -> None:
             checks.negative_data_rejection,
         ]
         for operation in operations:
+            # A bad item of a batch is refused by itself, in an answer of 200.
+            batch = operation.path.endswith("/batch")
+            own = [rule for rule in rules if not (batch and rule is checks.negative_data_rejection)]
             for mode in schemathesis.GenerationMode:
-                statuses |= _fuzz(operation, mode, rules)
+                statuses |= _fuzz(operation, mode, own)
         assert {200, 404, 422} <= statuses
         assert 500 not in statuses
     with contextlib.closing(open_journal(tmp_path / "data" / "ward.sqlite")) as journal:
