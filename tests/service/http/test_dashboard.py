@@ -618,7 +618,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab_alone(chromium: Browser, tmp_pat
         assert page.js("document.getElementById('main').hidden")
         for wrong, answer in (
             ("tr_0_nothing", "This key is not known here"),
-            (caller, "does not open 'read'"),
+            (caller, "does not have the scope 'read'"),
             ("ключ", "no special"),
         ):
             page.write(wrong)

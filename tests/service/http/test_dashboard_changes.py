@@ -107,4 +107,4 @@ def test_a_key_without_the_scope_changes_nothing(chromium: Browser, tmp_path: Pa
         )
         fill(page, "pause", "icu")
         page.js("document.getElementById('change').requestSubmit()")
-        answered(page, "Not done: this key does not open 'admin'")
+        answered(page, "Not done: this key does not have the scope 'admin'")
