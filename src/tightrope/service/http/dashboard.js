@@ -669,7 +669,7 @@
       "rate-chart",
       [
         {
-          name: "decisions a second",
+          name: "decisions per second",
           x: rates?.time.map((seconds) => new Date(1000 * seconds)) ?? [],
           y: rates?.rate ?? [],
           mode: "lines",
@@ -679,7 +679,7 @@
           hovertemplate: "%{y:.3~g} per second",
         },
       ],
-      { xaxis: { type: "date", nticks: narrow("rate-chart") ? 4 : 7, tickangle: 0 }, yaxis: { title: { text: "a second" }, rangemode: "tozero" }, showlegend: false },
+      { xaxis: { type: "date", nticks: narrow("rate-chart") ? 4 : 7, tickangle: 0 }, yaxis: { title: { text: "per second" }, rangemode: "tozero" }, showlegend: false },
     );
     // Where plotly measures texts: out of sight, and not for screen readers either.
     document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", "true");

@@ -149,7 +149,9 @@ globalThis.tightropeWords = (() => {
     const loss = found.without - worth.reward;
     if (loss < NOTHING * Math.max(1, Math.abs(worth.reward))) return one.price > 0 ? "In the long run it costs hardly any reward." : null;
     const share = worth.reward > 0 ? ` (${percent(loss / found.without)})` : "";
-    return `In the long run it costs about ${amount(loss)} per decision${share}: the best choices earn about ${amount(found.without)} without it and ${amount(worth.reward)} with it.`;
+    const [without, along] = [amount(found.without), amount(worth.reward)];
+    const both = without === along ? "" : `: the best choices earn about ${without} without it and ${along} with it`;
+    return `In the long run it costs about ${amount(loss)} per decision${share}${both}.`;
   }
 
   // --- hard caps ---
