@@ -1,4 +1,4 @@
-"""The README as sentences, and which test holds each of them to its word."""
+"""The README and docs/why.md as sentences, and which test holds each of them to its word."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+_ROOT = Path(__file__).resolve().parents[1]
+README, WHY, COMMANDS = (
+    (_ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/why.md", "docs/commands.md")
+)
 CLAIMS: dict[str, list[str]] = {}
 
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
 def claim(*quotes: str) -> Callable[[Test], Test]:
-    """The decorated test fails if one of these sentences of the README, or parts of sentences, is false."""
+    """The decorated test fails if one of these sentences of a page, or parts of sentences, is false."""
 
     def keep(test: Test) -> Test:
         for quote in quotes:
-            assert plain(quote) in plain(README), f"the README does not say: {quote}"
+            assert any(plain(quote) in plain(page) for page in (README, WHY, COMMANDS)), (
+                f"no page says: {quote}"
+            )
             CLAIMS.setdefault(plain(quote), []).append(test.__name__)
         return test
 
@@ -32,8 +37,8 @@ def plain(text: str) -> str:
 
 
 def sentences() -> list[str]:
-    """All that the README says outside of code, tables, headings and pictures."""
-    text = re.sub(r"^```.*?^```", "", README, flags=re.DOTALL | re.MULTILINE)
+    """All that the README and docs/why.md say outside of code, tables, headings and pictures."""
+    text = re.sub(r"^```.*?^```", "", f"{README}\n\n{WHY}", flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"^(#|\||!\[).*$", "", text, flags=re.MULTILINE)
     found = []
     for block in re.split(r"\n\s*\n|\n(?=- )|\n(?=\d+\. )", text):

@@ -54,7 +54,7 @@ REFUSED = {
     "holdout.shares: unknown field (did you mean 'share'?)": {"holdout": {"shares": 0.1}},
     "holdout.policy.knd: unknown field": {"holdout": {"share": 0.1, "policy": {"knd": 1}}},
     "sticky.for: must be a time such as": {"sticky": {"by": "user", "for": "7 weeks"}},
-    "holdout.by: must be 'user', by which actions stick": {
+    "holdout.by: must be 'user', the key of [sticky]": {
         "holdout": {"share": 0.1, "by": "team", "baseline": "a"},
         "sticky": {"by": "user", "for": "7d"},
     },

@@ -239,6 +239,6 @@ done = subprocess.run(
 print(done.stdout or done.stderr)
 
 # %% [markdown]
-# - [Another policy, judged on what the service recorded](../evaluation.md): what the intervals are worth.
+# - [Judge another policy on the journal](../evaluation.md): what the intervals are worth.
 # - [Real data](../real-data.md): what may not be concluded from a log.
 # - [Backup](../backup.md), [erasure](../erasure.md), [faults](../service-faults.md): running it.

@@ -111,7 +111,7 @@ pd.DataFrame(
 ).round(3)
 
 # %% [markdown]
-# *Value* is the expected reward less what the prices take for the rules that the ward uses up. The choice is drawn around it, as wide as what is not yet known
+# *Value* is the expected reward less what the prices take for the rules that the ward uses up. The choice is drawn at random around it, more widely the less is known
 # ([exploration](../concepts/exploration.md)), and its [probability](../concepts/probabilities.md) is exact.
 #
 # - Put it behind HTTP: `tightrope serve examples/hospital.toml --data data`, and `python examples/serve_hospital.py --patients 2000` brings patients.

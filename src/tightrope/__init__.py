@@ -1,4 +1,4 @@
-"""Tightrope: learn to decide under rules that must hold at all times.
+"""Tightrope: learn to decide under rules that hold over time.
 
 >>> import tightrope as tr
 >>> rules = tr.Rules([tr.Capacity("icu", at_most=0.2)], actions=["icu", "surgery", "other"])

@@ -79,7 +79,7 @@ def require_agreement(holdout: Holdout | None, sticky: Sticky | None) -> None:
     if holdout is not None and holdout.by != sticky.by:
         raise InvalidInput(
             field=Place("holdout", "by"),
-            must=f"be {sticky.by!r}, by which actions stick",
+            must=f"be {sticky.by!r}, the key of [sticky]",
             got=holdout.by,
             remedy="Otherwise a repeat would carry an action from one arm to the other.",
         )
@@ -110,5 +110,5 @@ def is_held_out(bits: int, share: float) -> bool:
 def key_of(keys: Mapping[str, str | int] | None, name: str, why: str) -> str:
     """The value of a key of a request, as text; `why` says who needs it."""
     if not keys or name not in keys:
-        raise InvalidInput(field=Place("keys", name), problem=f"is missing: {why} goes by it")
+        raise InvalidInput(field=Place("keys", name), problem=f"is missing: {why} needs it")
     return str(keys[name])

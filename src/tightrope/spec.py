@@ -392,7 +392,7 @@ def _require_actions(read: _Tables) -> None:
             if owner.setdefault(former, name) != name or former == name:
                 _refuse(
                     f"action.{name}.was",
-                    f"must hold names of no other action, but {former!r} is one's or was",
+                    f"must hold former names of this action, but {former!r} is or was the name of another",
                 )
     if read.actions:
         with _read_at():

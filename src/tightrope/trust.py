@@ -38,7 +38,7 @@ def require_trusted(what: str, name: str, folder: Path = Path(), libraries: Sequ
     if absolute(name, folder) in _granted or is_allowed(place, libraries, folder):
         return
     code = f"that is not of {', '.join(libraries[:-1])} or {libraries[-1]}" if libraries else f"of {place}"
-    said = f"{what} {name!r} would run code {code}. If you trust whoever wrote that name"
+    said = f"{what} {name!r} would run code {code}. If you trust its source"
     listing = f"list {place!r} in the environment variable {VARIABLE}"
     trust = Either("--trust (in Python trust=True)", "--trust")
     raise Untrusted(Text("{said}, use {trust}, or {listing}.", said=said, trust=trust, listing=listing))

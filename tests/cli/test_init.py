@@ -132,7 +132,7 @@ def test_the_spec_speaks_to_a_stranger(here):
     for words in (
         "# visits: made by `tightrope init --from visits.csv` from 400 rows of visits.csv. Everything here is",
         "# The actions. Action: 'ward' (the name says 'ward', and it has 2 different values).",
-        "missing in 11% of the rows, marked by a column of its own",
+        "missing in 11% of the rows, which an extra column marks",
         "# left out: visit_id: it names the row: 400 different values in 400 rows",
         "# what was used on average in the table:",
         "# For serve: what the policy has learnt before its first decision.",

@@ -156,7 +156,7 @@ def test_an_outcome_above_its_reservation_is_booked_whole_and_told() -> None:
 def test_a_hard_limit_needs_an_upper_bound() -> None:
     windows = made(tr.Budget("cost", 5, per="day", hard=True, seen="after"))
     with pytest.raises(
-        InvalidInput, match=r"usage\['cost'\] is missing.*holds the most that each action may use"
+        InvalidInput, match=r"usage\['cost'\] is missing.*must reserve the most that each action may use"
     ):
         windows.admitted(offer_of(windows, 0.0))
 

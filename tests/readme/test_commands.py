@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tightrope as tr
+from readme_claims import COMMANDS as ALL_COMMANDS
 from readme_claims import README, claim
 from tightrope.cli import main
 from tightrope.extras import remedy
@@ -18,7 +19,11 @@ from tightrope.spec import read_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = sorted(
-    set(re.findall(r"^tightrope (\w+)", README.split("## Commands")[1].split("##")[0], re.MULTILINE))
+    set(
+        re.findall(
+            r"^tightrope (\w+)", ALL_COMMANDS.split("## All of them")[1].split("\n## ")[0], re.MULTILINE
+        )
+    )
 )
 
 

@@ -1,5 +1,4 @@
-"""What the README says of the league: read off the tables that `tightrope compare` wrote, and tried "
-"on a part of it."""
+"""What README and docs/why.md say of the league: read off the tables that `tightrope compare` wrote, and tried on a part of it."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from readme_claims import README, claim, plain
+from readme_claims import claim
 from tightrope.intervals import mean_interval
 from tightrope_lab.league import ROSTER, compare
 from tightrope_lab.league.entries import chosen_entries
@@ -18,7 +17,6 @@ from tightrope_lab.league.scenarios import SCENARIOS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "league.md").read_text(encoding="utf-8")
 TABLES = PAGE.split("<!-- standings: begin -->")[1].split("<!-- standings: end -->")[0]
-SAID = plain(README.split("## How it compares")[1].split("\n## ")[0])
 
 
 def rows(head: str) -> list[list[str]]:
@@ -66,7 +64,7 @@ def first_or_tied(policy: str) -> set[str]:
 
 
 @claim(
-    "tightrope compare (22 scenarios, 28 entries, 10,000 rounds, 10 runs; docs/league.md)",
+    "tightrope compare (22 scenarios, 28 entries, 10,000 rounds, 10 runs; league.md)",
     "To keep the rules means two things: no violation is shown at the end, and at most 10 % of the rounds"
     " have some total above zero",
     "Two policies are tied if the 95 % interval of the difference in their regrets, run by run on the same draws, includes zero",
@@ -86,6 +84,8 @@ def test_22_scenarios_28_entries_10000_rounds_10_runs() -> None:
 
 
 @claim(
+    "In the league of 28 entries: shadow-price, the default, with nothing set, keeps the rules in all 22 scenarios and is first or "
+    "tied for first in 16",
     "shadow-price, the default, with nothing set, keeps the rules in all 22 scenarios and is first or tied for first in 16",
     "lp-ts, a rival with the same posterior that solves the allocation program again and again, keeps them in all 22 too and is "
     "first or tied for first in 17",

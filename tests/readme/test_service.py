@@ -1,4 +1,4 @@
-"""What the README promises of the service: one test for each, named after it."""
+"""What docs/why.md promises of the service: one test for each, named after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 
-from readme_claims import README, claim
+from readme_claims import WHY, claim
 from tightrope.service.http.server import make_service
 from tightrope.service.offline.replay import verify
 from tightrope.service.storage.sqlite import SqliteJournal
@@ -22,9 +22,9 @@ from tightrope.spec import make_spec, read_spec
 from workbench import Bench, arms, code, read, running
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-# The bodies that the README's curl sends.
+# The bodies that the page's curl sends.
 DECISION, OUTCOME = (
-    re.search(rf"/v1/{route} -d '(.*)'", README).group(1)  # type: ignore[union-attr]
+    re.search(rf"/v1/{route} -d '(.*)'", WHY).group(1)  # type: ignore[union-attr]
     for route in ("decisions", "outcomes")
 )
 
@@ -37,7 +37,6 @@ def hospital(tmp_path: Path) -> Iterator[tuple[httpx.Client, Path]]:
 
 
 @claim(
-    "The service answers once the decision and its probability are on disk",
     "A 200 means that the decision, its inputs, its probability and the prices behind it are on disk",
 )
 def test_a_200_means_that_the_decision_its_inputs_its_probability_and_its_prices_are_on_disk(
@@ -81,8 +80,6 @@ class Counted(apsw.VFS):
 
 
 @claim(
-    "A service that loses nothing",
-    "The service answers once the decision and its probability are on disk",
     "A 200 means that the decision, its inputs, its probability and the prices behind it are on disk",
 )
 def test_on_disk_means_that_the_disk_was_told_to_keep_it_before_the_answer(
@@ -127,8 +124,7 @@ def test_the_probability_on_disk_is_the_one_that_the_decision_was_drawn_with() -
 
 
 @claim(
-    "a dashboard shows every rule in words, its price, and which rules can't be met",
-    "The dashboard at / works offline",
+    "The dashboard at / works offline; it shows every rule in words, its price, and which rules can't be met",
 )
 def test_the_dashboard_shows_every_rule_its_price_and_what_can_not_be_met_and_works_offline(
     hospital: tuple[httpx.Client, Path],
@@ -145,7 +141,7 @@ def test_the_dashboard_shows_every_rule_its_price_and_what_can_not_be_met_and_wo
         assert rule["infeasible"] is False
 
 
-@claim("one decision for each event_id, an outcome applies exactly once")
+@claim("There is one decision for each event_id, an outcome applies exactly once")
 def test_one_decision_for_each_event_id_and_an_outcome_applies_exactly_once(
     hospital: tuple[httpx.Client, Path],
 ) -> None:

@@ -50,7 +50,7 @@ def rounds_above_zero(policy: Watched) -> int:
 
 
 @claim(
-    "Measured on this example: at least 1,770 of the 1,780 that someone who knew every reward could earn;"
+    "On the example above: at least 1,770 of the 1,780 that someone who knew every reward could earn;"
     " a rule above zero in at most 25 "
     "of the 3,000 rounds, and in at most 10 with guard=True"
 )
@@ -98,8 +98,8 @@ def test_nobody_can_have_fewer_than_4() -> None:
 
 
 @claim(
-    "Only one thing is proved: with guard=True the totals of costs that are known before acting stay at or below zero in every "
-    "round, with certainty and in exact arithmetic, as long as every round offers an action that breaks no rule"
+    "Of the default policy, one thing: with guard=True the totals of costs that are known before acting stay at or below zero in "
+    "every round, with certainty and in exact arithmetic, as long as every round offers an action that breaks no rule"
 )
 def test_with_guard_no_total_rises_above_zero_where_every_round_offers_an_action_that_breaks_no_rule() -> (
     None
@@ -173,7 +173,8 @@ def test_prices_are_corrected_by_the_totals_which_are_steered_to_their_buffer() 
 
 
 @claim(
-    "Unless you say otherwise, ShadowPrice decides",
+    "Unless you say otherwise, ShadowPrice decides: it gives every rule a price, charges each action for what it uses, and learns "
+    "from every outcome",
     "Every rule has a price: the reward that one more unit of its limit would earn",
     "The price is the dual of the allocation program on the rounds that the policy remembers",
 )
@@ -187,4 +188,12 @@ def test_what_decides_is_shadow_price_and_its_prices_are_what_one_more_unit_woul
     best = lp.allocation(np.ones(1), np.array([REWARDS]), W[None]).value
     more = [lp.allocation(np.ones(1), np.array([REWARDS]), W[None] - 0.01 * unit).value for unit in limits]
     worth = (np.array(more) - best) / 0.01
-    np.testing.assert_allclose(played(monkeypatch).prices, worth, atol=0.1)
+    policy = played(monkeypatch)
+    np.testing.assert_allclose(policy.prices, worth, atol=0.1)
+    # What an action is charged is its costs, all at the same prices; every outcome was learnt.
+    decision = policy.decide([0.7, 0.0], usage={"nurse_hours": HOURS})
+    told = decision.explain()
+    charged = told.penalties / W
+    np.testing.assert_allclose(charged, np.broadcast_to(charged[:1], charged.shape), atol=1e-9)
+    np.testing.assert_allclose(told.values, told.rewards - told.penalties.sum(axis=1), atol=1e-9)
+    assert policy.hooks.reward_model().n_learnt == 3_000

@@ -552,4 +552,4 @@ def test_prices_and_moves_of_limits_in_words():
 def test_one_more_unit_in_words():
     assert Budget("nurse_hours", at_most=0.5).one_more("at_most") == "one more nurse hour"
     assert Budget("heat", at_most=0.5).one_more("at_most") == "one more unit of heat"
-    assert Share("b", at_least=0.2).one_more("at_least") == "one required decision for b fewer"
+    assert Share("b", at_least=0.2).one_more("at_least") == "requiring one decision fewer for b"

@@ -110,8 +110,11 @@ def test_tune_gives_up_when_no_candidate_holds_on_fresh_seeds(tmp_path, monkeypa
     with pytest.raises(TargetMissed) as missed:
         tune(spec_of(GRID), "violation<=50", tmp_path, workers=1)
     told = str(missed.value)
-    assert "5 settings met the target violation <= 50 in the sweep, but none of them on fresh draws" in told
-    assert "in 120, 240 and 600 rounds, and the spec as it stands did not either" in told
+    assert (
+        "5 settings met the target violation <= 50 in the sweep, but on fresh draws none of them met it"
+        in told
+    )
+    assert "in 120, 240 and 600 rounds, and neither did the spec as it stands" in told
     assert told.count("the target is missed at 120 rounds by 49") == 5
     assert sorted({row["seed"] for row in stored(tmp_path)}) == [5, 6, 7, 8, 9, 10]
 

@@ -1815,7 +1815,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -1824,7 +1824,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -1833,7 +1833,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -1929,7 +1929,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -1938,7 +1938,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -1956,7 +1956,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -1965,7 +1965,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2023,7 +2023,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2032,7 +2032,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2059,7 +2059,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
+            /** @description It contradicts what was recorded for this event; or that record is `damaged`; or hard limits leave no action (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2077,7 +2077,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2086,7 +2086,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2144,7 +2144,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2153,7 +2153,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2189,7 +2189,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2198,7 +2198,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2256,7 +2256,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2265,7 +2265,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2292,7 +2292,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
+            /** @description It contradicts what was recorded for this event; or that record is `damaged`; or hard limits leave no action (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2301,7 +2301,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The outcome came after its decision had expired, and is counted as late; or what the event was about is erased. */
+            /** @description The outcome came after its decision had expired, and is counted as late; or the event was erased. */
             410: {
                 headers: {
                     [name: string]: unknown;
@@ -2319,7 +2319,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2328,7 +2328,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2386,7 +2386,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2395,7 +2395,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2413,7 +2413,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2422,7 +2422,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2480,7 +2480,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2489,7 +2489,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2516,7 +2516,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
+            /** @description It contradicts what was recorded for this event; or that record is `damaged`; or hard limits leave no action (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2525,7 +2525,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The outcome came after its decision had expired, and is counted as late; or what the event was about is erased. */
+            /** @description The outcome came after its decision had expired, and is counted as late; or the event was erased. */
             410: {
                 headers: {
                     [name: string]: unknown;
@@ -2543,7 +2543,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2552,7 +2552,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2609,7 +2609,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2618,7 +2618,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2636,7 +2636,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
+            /** @description It contradicts what was recorded for this event; or that record is `damaged`; or hard limits leave no action (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2645,7 +2645,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The outcome came after its decision had expired, and is counted as late; or what the event was about is erased. */
+            /** @description The outcome came after its decision had expired, and is counted as late; or the event was erased. */
             410: {
                 headers: {
                     [name: string]: unknown;
@@ -2654,7 +2654,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2712,7 +2712,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2721,7 +2721,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2757,7 +2757,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2766,7 +2766,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2824,7 +2824,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2833,7 +2833,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2860,7 +2860,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
+            /** @description It contradicts what was recorded for this event; or that record is `damaged`; or hard limits leave no action (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2878,7 +2878,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2887,7 +2887,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2929,7 +2929,7 @@ export interface operations {
                     "application/json": components["schemas"]["ExperimentList"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2938,7 +2938,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2947,7 +2947,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -2990,7 +2990,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2999,7 +2999,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3017,7 +3017,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -3071,7 +3071,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3080,7 +3080,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3098,7 +3098,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -3156,7 +3156,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3165,7 +3165,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3201,7 +3201,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3210,7 +3210,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -3270,7 +3270,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3279,7 +3279,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3297,7 +3297,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3306,7 +3306,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -3364,7 +3364,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3373,7 +3373,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3400,7 +3400,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
+            /** @description It contradicts what was recorded for this event; or that record is `damaged`; or hard limits leave no action (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3409,7 +3409,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The outcome came after its decision had expired, and is counted as late; or what the event was about is erased. */
+            /** @description The outcome came after its decision had expired, and is counted as late; or the event was erased. */
             410: {
                 headers: {
                     [name: string]: unknown;
@@ -3427,7 +3427,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3436,7 +3436,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -3494,7 +3494,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3503,7 +3503,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3539,7 +3539,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3548,7 +3548,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -3606,7 +3606,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3615,7 +3615,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3642,7 +3642,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard limits leave nothing to choose (`exhausted`). */
+            /** @description It contradicts what was recorded for this event; or that record is `damaged`; or hard limits leave no action (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3660,7 +3660,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3669,7 +3669,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -3723,7 +3723,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3732,7 +3732,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3750,7 +3750,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -3804,7 +3804,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3813,7 +3813,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3831,7 +3831,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -3889,7 +3889,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3898,7 +3898,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3934,7 +3934,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3943,7 +3943,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -3997,7 +3997,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4006,7 +4006,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4024,7 +4024,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */
@@ -4084,7 +4084,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description No known key. */
+            /** @description The key is missing, unknown or expired. */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4093,7 +4093,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key does not open this. */
+            /** @description The key lacks the scope, or is for another experiment. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4111,7 +4111,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description A field is not what it must be; the message names it. */
+            /** @description A field is wrong; the message names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4120,7 +4120,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The key has sent more requests a second than it may; or a rule has accounts for as many keys as it may (`too-many-keys`). */
+            /** @description The key has sent more requests per second than it may; or a rule has accounts for as many keys as it may have (`too-many-keys`). */
             429: {
                 headers: {
                     /** @description After how many seconds the same request may be sent again. */

@@ -111,7 +111,7 @@ class Limit:
             return 0
         if not self.column.rule.declared:
             usage = self.column.rule.quantity.usage
-            problem = f"is missing: '{self.column.rule}' holds the most that each action may use"
+            problem = f"is missing: '{self.column.rule}' must reserve the most that each action may use"
             remedy = "Send it with the decision, or declare range in the rule."
             raise InvalidInput(field=Place("usage", Key(str(usage))), problem=problem, remedy=remedy)
         return self.units(self.column.rule.quantity.range[1])
@@ -328,14 +328,16 @@ class Windows:
         return found
 
     def concerns(self) -> list[Concern]:
-        """Outcomes that used more than was held for them."""
+        """Outcomes that used more than was reserved for them."""
         found = []
         for one, n in zip(self.limits, self.overruns.tolist(), strict=True):
             if n:
                 found.append(
-                    f"'{one.column.rule}': {n:,} outcomes used more than was held for them, and were booked in full."
+                    f"'{one.column.rule}': {n:,} outcomes used more than was reserved for them, and were counted in full."
                 )
-        remedy = "Declare a range that no decision exceeds, or send such a usage with each."
+        remedy = (
+            "Declare a range that no decision exceeds, or send an upper bound as usage with each decision."
+        )
         return [Concern("usage above its bound", " ".join(found), remedy)] if found else []
 
     # State

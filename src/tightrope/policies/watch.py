@@ -167,8 +167,8 @@ def never_tried(hooks: PolicyHooks, model: Model | None, offered: Array) -> list
     return [
         Concern(
             "action never tried",
-            f"No outcome of action {which} was ever seen in {n:,} rounds on offer, so nobody knows whether it is worth its costs.",
-            "Have it tried a few times, teach the policy from a log, or take it off offer.",
+            f"No outcome of action {which} was ever seen in {n:,} rounds on offer, so its value is unknown.",
+            "Give it a minimum share for a while, teach the policy from a log, or take it off offer.",
         )
     ]
 
@@ -181,7 +181,7 @@ def costs_not_seen(hooks: PolicyHooks, rounds: int) -> list[Concern]:
     return [
         Concern(
             "costs not seen",
-            f"The costs of {awaited:,} of {rounds:,} decisions have not been seen: totals do not count them, and the policy can't "
+            f"The costs of {awaited:,} of {rounds:,} decisions have not been seen: totals don't include them, and the policy can't "
             "keep a rule whose costs it never sees.",
             "Pass them to `learn` as soon as they are known; pass costs that are known beforehand to `decide`.",
         )

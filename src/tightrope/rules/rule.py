@@ -124,14 +124,14 @@ class Rule(Windowed, ABC):
         return "decisions" if usage is None else usage.replace("_", " ")
 
     def one_more(self, side: Side) -> str:
-        """One more unit of a limit in words, such as "one more nurse hour" or "one required decision for b fewer"."""
+        """One more unit of a limit in words, such as "one more nurse hour" or "requiring one decision fewer for b"."""
         usage, actions, _ = self.quantity
         if usage is None:
-            one = f"decision for {either(actions or ())}"
+            one, less = "decision", "fewer"
         else:
-            one = self.unit[:-1] if _plural(self.unit) else f"unit of {self.unit}"
-            one += f" for {either(actions)}" if actions is not None else ""
-        return f"one more {one}" if side == "at_most" else f"one required {one} fewer"
+            one, less = self.unit[:-1] if _plural(self.unit) else f"unit of {self.unit}", "less"
+        scope = f" for {either(actions)}" if actions is not None else ""
+        return f"one more {one}{scope}" if side == "at_most" else f"requiring one {one} {less}{scope}"
 
     def moved(self, side: Side, by: str) -> str:
         """How to change its limit, in words."""

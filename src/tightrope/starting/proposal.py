@@ -130,7 +130,9 @@ def _outcome(
         raise InvalidInput("--reward must name one column, or be ACTION=COLUMN for each action")
     if action is None and not reward and (per_action := roles.find_per_action(columns)):
         known = per_action["reward"]
-        why = f"there is one for each of {len(known)} actions, by their names: a row has what each would have earned"
+        why = (
+            f"there is one column for each of {len(known)} actions, so a row says what each would have earned"
+        )
         return {"reward": known}, [Part("reward", one, why) for one in known.values()]
     stated_reward = Part("reward", reward[0], _GIVEN) if reward else None
     found = stated_reward or roles.find_reward(columns, [action] if action else (), success)
@@ -165,10 +167,10 @@ def _success(path: Path, column: Column, success: str | None) -> tuple[Any, str]
         good = roles.good_value(column)
         if good is None:
             raise InvalidInput(f"{where} holds {values}; use --success to say which of them is good")
-        return good, f"{good!r} counts as 1, all else as 0"
+        return good, f"{good!r} counts as 1, everything else as 0"
     for one in column.values:
         if success in (str(one), action_name(one)):
-            return one, f"{one!r} counts as 1, all else as 0, as you said"
+            return one, f"{one!r} counts as 1, everything else as 0, as you said"
     raise InvalidInput(f"{where} must hold --success {success!r}, but it holds {values}")
 
 
@@ -184,7 +186,7 @@ def _usage(
         if usage is not None:
             return {}, []
         known = {name: one for name, one in roles.find_per_action(columns).items() if name != "reward"}
-        why = "there is one for each action, by their names: what each would use"
+        why = "there is one column for each action: what that action would use"
         return known, [Part("usage", column, why) for one in known.values() for column in one.values()]
     if "action" not in stated:
         if usage:
@@ -240,8 +242,8 @@ def _left_out(column: Column, leaks: bool) -> str | None:
         "empty": "it is empty",
         "constant": f"it is {next(iter(column.values), None)!r} in every row that has a value",
         "id": f"it names the row: {column.n_values:,} different values in {column.rows:,} rows",
-        "text": "it is free text: no two rows say the same",
-        "date": "a date never comes again. Use --context to include it anyway, if it is written as 2026-03-31",
+        "text": "it is free text: it differs in every row",
+        "date": "a date does not come again. If it is written as 2026-03-31, --context includes it anyway",
     }
     if column.kind not in by_kind and column.missing_share > _MOSTLY_MISSING:
         return f"{column.missing_share:.0%} of it is missing"
@@ -269,7 +271,7 @@ def _declared(column: Column) -> tuple[dict[str, Any], str]:
     if column.missing:
         declared["missing"] = "indicator"
         share = f"{column.missing_share:.0%}" if column.missing_share >= 0.01 else "less than 1 %"
-        words += f"; missing in {share} of the rows, marked by a column of its own"
+        words += f"; missing in {share} of the rows, which an extra column marks"
     return declared, words
 
 
@@ -338,7 +340,7 @@ def rule_of(text: str, actions: Sequence[str], used: Mapping[str, Used], remedy:
         return {"kind": "capacity" if side == "at_most" else "share", "action": name, side: limit}
     if name not in used:
         known = [*actions, *used]
-        what = f"{name!r} is neither an action nor something that is used{did_you_mean(name, known)}"
+        what = f"{name!r} is neither an action nor a usage{did_you_mean(name, known)}"
         raise InvalidInput(f"rule {text!r}: {what}; known: {', '.join(known)}{remedy}")
     return _limited(name, side, limit, used[name])
 
@@ -378,7 +380,7 @@ def _rounded_up(value: float) -> float:
 def _pair(text: str) -> tuple[str, str]:
     action, _, column = text.partition("=")
     if not action or not column:
-        must = "be ACTION=COLUMN for every action if it is so for one"
+        must = "be ACTION=COLUMN for every action, or for none"
         raise InvalidInput(field="reward", must=must, got=text)
     return action, column
 

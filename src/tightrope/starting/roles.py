@@ -33,7 +33,7 @@ def find_action(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Par
     texts = [one for one in could if one.kind == "category"]
     if len(texts) != 1:
         return None
-    why = f"no other column holds names of a few choices: it has {texts[0].n_values}"
+    why = f"it is the only column of a few different texts: it has {texts[0].n_values}"
     return Part("action", texts[0].name, why)
 
 
@@ -54,7 +54,7 @@ def find_label(columns: Mapping[str, Column]) -> Part | None:
     """The column of the right action: by its name."""
     if named := _by_name([one for one in columns.values() if is_choice(one)], NAMES["label"]):
         column, word = named
-        each = f"each of its {column.n_values} values is an action, right where it stands"
+        each = f"each of its {column.n_values} values is an action, and the right one in its own rows"
         return Part("label", column.name, f"the name says {word!r}: {each}")
     return None
 
@@ -101,8 +101,8 @@ def find_consequences(frame: Frame, columns: Mapping[str, Column], action: str) 
             continue
         range_, explained = _by_action(frame, column.name, action)
         if explained > _MOSTLY_EXPLAINED:
-            late = f"its average depends on the action, {range_}, as if it came after it"
-            remedy = "use --usage if it is what was used, --context if it was known before"
+            late = f"its average depends on the action, {range_}, so it may have come afterwards"
+            remedy = "use --usage if it says what was used, --context if it was known before"
             found[column.name] = f"{late}: {remedy}"
     return found
 

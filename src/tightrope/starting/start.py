@@ -74,7 +74,7 @@ class Start:
 
     def report(self) -> Report:
         file, size = "", f"{len(self.env.actions)} actions"
-        subtitle = f"{size}, by guesses of how often each succeeds"
+        subtitle = f"{size}, from guesses of how often each succeeds"
         if self.proposal is not None:
             file = Path(self.proposal.history.file).name
             subtitle = f"{len(self.proposal.log):,} rows of {file}, {size}"
@@ -208,7 +208,7 @@ def _learnt(spec: Spec, proposal: Proposal, doubts: list[str]) -> LearntValue | 
         doubts.append(f"{unknown}: in parts of the table no policy keeps the rules")
         return None
     if found.clipped > _CLIPPED_SHARE:
-        rare = f"what was done had a chance below {LEAST_CHANCE:.0%} in {found.clipped:.0%} of the rows"
+        rare = f"the action taken had a chance below {LEAST_CHANCE:.0%} in {found.clipped:.0%} of the rows"
         doubts.append(f"{rare}: what a policy would earn there is extrapolated")
     return found
 

@@ -391,7 +391,7 @@ def _called(plan: Plan, policy: int) -> str:
 def _missed(plan: Plan, goal: Target, rows: Rows, trials: Sequence[Trial], rival: _Rival) -> str:
     if trials:
         rounds = _listed([times * plan.rounds for times in LENGTHS])
-        missed = f"none of them on fresh draws in {rounds} rounds, and {rival.called} did not either"
+        missed = f"on fresh draws none of them met it in {rounds} rounds, and neither did {rival.called}"
         remedy = "raise simulation.replications, or allow for more"
         head = f"{len(trials)} settings met the target {goal} in the sweep, but {missed}: {remedy}"
         return "\n".join([head, *(f"  {trial.words}" for trial in trials)])

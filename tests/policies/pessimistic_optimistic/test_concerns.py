@@ -85,7 +85,7 @@ def test_m_below_what_the_data_show(m):
         assert (
             "m = 1 bounds the norm of the reward model's parameters" in found["m of the reward model"].message
         )
-        assert f"at least {least:.3g} long" in found["m of the reward model"].message
+        assert f"their norm is at least {least:.3g}:" in found["m of the reward model"].message
     else:
         assert "m of the reward model" not in found
 

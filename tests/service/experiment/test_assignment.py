@@ -365,7 +365,7 @@ def test_keys_are_asked_for_by_name() -> None:
     assert code(missing) == (422, "invalid")
     assert b"keys.user is missing" in missing.body
     unknown = bench.decide({**body(0, "ann"), "keys": {"user": "ann", "usr": "x"}})
-    assert b"keys.usr is not a key that the spec goes by (did you mean 'user'?)" in unknown.body
+    assert b"keys.usr is not a key that the spec uses (did you mean 'user'?)" in unknown.body
     assert b"keys.user" in Bench(held()).decide(body(0, "ann")).body
     assert len(bench.experiment.state.tally.actions) == 0  # type: ignore[union-attr]
     assert read(bench.decide(body(0, "ann")))["sequence"] == 0

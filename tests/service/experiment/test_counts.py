@@ -86,9 +86,9 @@ def test_used_allowed_and_left_are_what_was_used_allowed_and_left() -> None:
     assert history["left"]["cents"][-1] == pytest.approx(360.0 - spent)
     assert [one["one_more"] for one in bench.state()["constraints"]] == [
         "one more cent",
-        "one required decision for small or large fewer",
+        "requiring one decision fewer for small or large",
         "one more hour",
-        "one required hour fewer",
+        "requiring one hour less",
     ]
     assert [one["offered"] for one in bench.state()["actions"]] == [60, 60, 60]
     # A restart and a whole replay count the same.

@@ -269,7 +269,7 @@ def test_what_is_refused(bench: Bench) -> None:
     for body, words in (
         ({}, "keys.user is missing"),
         ({"keys": {"usr": "a"}}, "did you mean 'user'"),
-        ({"keys": {"user": "a", "team": "b"}}, "keys.team is not a key that the spec goes by"),
+        ({"keys": {"user": "a", "team": "b"}}, "keys.team is not a key that the spec uses"),
     ):
         answer = bench.decide({"event_id": "e", **body})
         assert answer.status == 422

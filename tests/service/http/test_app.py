@@ -554,7 +554,7 @@ def test_names_of_experiments_become_different_files(tmp_path: Path) -> None:
             one.close()
     with pytest.raises(InvalidInput, match="different names"):
         make_service([arms(), arms()], data=tmp_path / "data")
-    with pytest.raises(InvalidInput, match="data and database"):
+    with pytest.raises(InvalidInput, match="data or database, not both"):
         make_service([arms()], data=tmp_path, database="memory:")
     with pytest.raises(InvalidInput, match="database must be"):
         make_service([arms()], database="mysql://localhost")

@@ -285,9 +285,12 @@ def test_prices_and_what_cannot_be_met_are_shown(chromium: Browser, priced: http
         felt = f"One more {unit} would earn about {shown(constraint['price'])}."
         assert constraint["rule"] in card
         assert (felt in card) == (constraint["price"] > 0 and not constraint["infeasible"])
-        assert ("The limit is not felt now" in card) == (constraint["price"] == 0)
+        assert ("This limit makes no difference now" in card) == (constraint["price"] == 0)
         assert ("▲ Can't be met" in card) == constraint["infeasible"]
-    assert "heat: at most 0.25 per decision on average can't be met" in page.text("#notices")
+    assert (
+        "this can't be met along with the other rules: heat: at most 0.25 per decision on average"
+        in page.text("#notices")
+    )
     assert page.text("#queues-title") == "Prices"
     drawn = page.js(
         "document.getElementById('queues-chart').data.map((one) => [one.name, [...one.y].at(-1)])"
@@ -350,9 +353,9 @@ def test_a_used_up_cap_is_in_the_headline(coupons: tuple[Page, dict[str, Any]]) 
     assert f"{cap['used']:.0f} of 402 cents" in notice
     assert f"decision {withheld['sequence']}." in notice
     assert f"large in all {withheld['decisions']} decisions since then" in notice
-    assert "nothing but none was left" in notice
+    assert "In the newest decision only none was left" in notice
     before, since = withheld["mean_reward_before"], withheld["mean_reward_since"]
-    assert f"The mean reward was {before:.3f} until then, and is {since:.3f} since." in notice
+    assert f"The mean reward was {before:.3f} before that, and has been {since:.3f} since." in notice
     [card] = cards_of(page, "#caps")
     assert card.startswith("✕ Used up")
     assert notice in card
@@ -371,7 +374,7 @@ def test_rules_speak_in_units_of_their_own(coupons: tuple[Page, dict[str, Any]])
     assert f"{100 * had / 130:.1f} % of 130 decisions that count, at least 10 %." in none
     assert "nurse hours" in hours
     assert (
-        "Used 32.5 Allowed 39 Left 6.5 0.5 nurse hours a decision over 65 decisions, at most 0.6, as far as"
+        "Used 32.5 Allowed 39 Left 6.5 0.5 nurse hours per decision over 65 decisions, at most 0.6, as far as"
         in hours
     )
     # A rule far from its limit has a bar as long as what was used of it.
@@ -383,7 +386,7 @@ def test_rules_speak_in_units_of_their_own(coupons: tuple[Page, dict[str, Any]])
     worth = {"reward": 0.5, "rounds": 900, "rules": [{"name": "cents", "without": 0.625}]}
     told = page.js(f"tightropeWords.worthWords({json.dumps(worth)}, {{name: 'cents', price: 0.1}})")
     assert told == (
-        "In the long run it costs about 0.125 a decision (20.0 %): without it about 0.625 would be earned, with it 0.5."
+        "In the long run it costs about 0.125 per decision (20.0 %): the best choices earn about 0.625 without it and 0.5 with it."
     )
 
 
@@ -410,15 +413,17 @@ def test_what_a_queue_means_and_what_was_never_chosen(chromium: Browser) -> None
         assert page.text("#verdict-sign") == "!"
         notices = page.text("#notices")
         assert (
-            "Reward hardly counts in the choices now: the pressure of capacity a and nurse_hours outweighs it"
+            "Reward hardly counts in the choices now: the pressure of capacity a and nurse_hours is far greater"
             in notices
         )
         assert "c was never chosen in 110 decisions, on offer in 110." in notices
-        assert "the rules set it back by" in notices
-        assert "for “nurse_hours: at most 6 per decision on average”" in notices
+        assert "the rules put it " in notices
+        assert (
+            " behind that one, mostly because of “nurse_hours: at most 6 per decision on average”" in notices
+        )
         for card in cards_of(page):
             assert (
-                "this rule decides, and reward hardly counts. The rule itself has room: the queue also holds ε ="
+                "this rule decides, and reward hardly counts. The rule itself has room, but the queue also counts ε ="
                 in card
             )
             assert "Left" in card
@@ -470,7 +475,7 @@ def test_it_follows_what_happens(chromium: Browser) -> None:
         assert "Nothing counted yet" in page.text("#rules")
         play(web, range(30))
         page.wait("document.getElementById('decisions').innerText === '30'")
-        page.wait("/a second|a minute/.test(document.getElementById('rate').innerText)")
+        page.wait("/per second|per minute/.test(document.getElementById('rate').innerText)")
         assert web.post("/v1/mode", json={"mode": "shadow", "default": "other"}).status_code == 200
         play(web, range(30, 31))
         page.poll()
@@ -613,7 +618,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab_alone(chromium: Browser, tmp_pat
         assert page.js("document.getElementById('main').hidden")
         for wrong, answer in (
             ("tr_0_nothing", "This key is not known here"),
-            (caller, "does not open 'read'"),
+            (caller, "does not have the scope 'read'"),
             ("ключ", "no special"),
         ):
             page.write(wrong)
@@ -771,7 +776,7 @@ def test_it_shows_the_control_group_and_what_contexts_lacked(chromium: Browser) 
             known = "too few yet" if one["low"] is None else f"{shown(one['low'])} to {shown(one['high'])}"
             assert row[4] == known
         assert any(one["low"] is not None for one in measures)
-        assert "age: 60 values were missing, and taken as 40." in tab.text("#notices")
+        assert "age: 60 values were missing and replaced by 40." in tab.text("#notices")
         assert "repeats decision" in tab.text("#list")
 
 

@@ -74,7 +74,7 @@ def test_a_change_is_checked_confirmed_and_made(chromium: Browser, web: httpx.Cl
     answered(page, "Done, entry ")
     assert web.get("/v1/state").json()["constraints"][0]["limit"] == 0.3
     page.poll()
-    page.wait("document.getElementById('rules').innerText.includes('This limit holds since ')")
+    page.wait("document.getElementById('rules').innerText.includes('This limit has held since ')")
     fill(page, "pause", "surgery")
     page.js("document.getElementById('change').requestSubmit()")
     answered(page, "the action 'surgery' was active, and now is paused")
@@ -107,4 +107,4 @@ def test_a_key_without_the_scope_changes_nothing(chromium: Browser, tmp_path: Pa
         )
         fill(page, "pause", "icu")
         page.js("document.getElementById('change').requestSubmit()")
-        answered(page, "Not done: this key does not open 'admin'")
+        answered(page, "Not done: this key does not have the scope 'admin'")

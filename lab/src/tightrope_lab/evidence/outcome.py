@@ -21,7 +21,7 @@ from tightrope.validation import VIOLATION, Array
 class Outcome:
     """R runs of a policy in a scenario, at G recorded rounds.
 
-    `reward` (R, G) is earned in the mean; `end` (R, K) are the totals after the last round. `path` (R,) is the largest Σ_k S_k⁺ of
+    `reward` (R, G) is the mean reward earned; `end` (R, K) are the totals after the last round. `path` (R,) is the largest Σ_k S_k⁺ of
     any round, each total in units of the largest cost that its rule is declared to have; `last` (R,) the last round with a total
     above zero, 0 for never; `above` (R,) the number of such rounds.
     """

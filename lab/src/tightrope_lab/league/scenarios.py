@@ -49,7 +49,7 @@ class Scenario:
     safe : sequence of int, optional
         Actions that are known to be safe; by default the one with the lowest worst mean cost, where that is below 0.
     baseline : int, optional
-        The action whose reward must not be fallen behind, for conservative policies.
+        The action whose reward a conservative policy must keep up with.
     alpha : float, optional
         The share of the baseline's reward that may be risked.
     delay : int
@@ -142,7 +142,7 @@ class Scenario:
         if self._shares is None:
             missing["shares"] = "the constraints are not minimum shares of actions"
         if self.baseline is None:
-            reason = "there is no baseline whose reward must not be fallen behind"
+            reason = "there is no baseline whose reward it must keep up with"
             missing |= dict.fromkeys(("baseline", "baseline_reward", "alpha"), reason)
         if self.means.seen_before.all():
             before = "its costs are seen before acting"

@@ -124,7 +124,7 @@ def ratchet_promise(
     # β/V falls from there on, as its exponent is below ½, and so do its steps.
     if rule.beta.exponent > 0.5 or rule.beta(t) > rule.V(t) or math.sqrt(K) * steepest > delta / 8.0:
         raise InvalidInput(
-            f"from round {t:.4g} on beta must stay below V, and rise by at most {delta / 8 / math.sqrt(K):.4g} a round, "
+            f"from round {t:.4g} on beta must stay below V, and rise by at most {delta / 8 / math.sqrt(K):.4g} per round, "
             f"but it is {rule.beta!r}, with V = {rule.v:g}·√t."
         )
     raises = 1 + max(0, math.ceil(math.log2(m / rule.m0)))

@@ -54,9 +54,9 @@ class OutsideRewards:
         return [
             Concern(
                 "rewards outside [0, 1]",
-                f"{self.count:,} {lie} outside [0, 1], all of them in [{self.low:g}, {self.high:g}], which noise of standard "
-                "deviation 1 does not explain: the paper's policy takes mean rewards in [0, 1], clips its estimates at 1, and "
-                "promises nothing beyond.",
+                f"{self.count:,} {lie} outside [0, 1], all of them in [{self.low:g}, {self.high:g}], farther out than noise of "
+                "standard deviation 1 explains. The paper's policy expects mean rewards in [0, 1] and clips its estimates at 1: "
+                "beyond that it promises nothing.",
                 "Divide by the largest reward that can occur, or use the shadow-price policy, which works in any unit.",
             )
         ]
@@ -92,7 +92,7 @@ def tightening(at: Standing) -> list[Concern]:
             f"{at.words[k]}: in round {n + 1:,} it is tightened by ε = {eps:.3g}, but no action gives back more "
             f"than {back[k]:.3g}, so the tightened rule can't be met {_until(at, float(back[k]))}"
             f"{f'; the same holds for {others} more' if others else ''}.",
-            f"The shadow-price policy tightens nothing; for this policy {_capped(at)}a horizon that is long beside that, or an "
+            f"The shadow-price policy tightens nothing; for this policy {_capped(at)}a much longer horizon, or an "
             "`epsilon` below what actions give back.",
         )
     ]
@@ -135,8 +135,8 @@ def norms(at: Standing) -> list[Concern]:
                 Concern(
                     f"m of the {part} model",
                     f"m = {model.m:.3g} bounds the norm of the {part} model's parameters, but after "
-                    f"{hooks.n_learnt(model):,} outcomes they are at least {least.max():.3g} long: its confidence sets leave the "
-                    "truth out.",
+                    f"{hooks.n_learnt(model):,} outcomes their norm is at least {least.max():.3g}: its confidence sets miss the "
+                    "truth.",
                     f"An `m` of {_rounded_up(float(least.max()))} or more in the {part} model, or the shadow-price policy, which "
                     "needs none.",
                 )

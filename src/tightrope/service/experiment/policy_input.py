@@ -96,7 +96,7 @@ class PolicyInput:
         for name in request.keys or ():
             if name not in self._keys:
                 known = f"; known: {', '.join(self._keys)}" if self._keys else ""
-                problem = f"is not a key that the spec goes by{did_you_mean(name, self._keys)}{known}"
+                problem = f"is not a key that the spec uses{did_you_mean(name, self._keys)}{known}"
                 raise InvalidInput(field=Place("keys", f"{name:.100}"), problem=problem)
         if not request.group:
             return
@@ -106,7 +106,7 @@ class PolicyInput:
         for i, group in enumerate(groups):
             if group not in self._groups:
                 near, known = did_you_mean(group, self._groups), ", ".join(self._groups)
-                words = f"unknown group {group!r:.100}{near}; known: {known:.200} (`groups` in the spec declares more)."
+                words = f"unknown group {group!r:.100}{near}; known: {known:.200} (declare more with `groups` in the spec)."
                 raise InvalidInput(words, field="group")
             if group in groups[:i]:
                 raise _wrong("group", f"must name each group once, but {group!r:.100} comes twice")

@@ -254,7 +254,7 @@ class ExperimentState:
         observed: Array | None = None
         if usage is not None:
             if self.spec.rules is None or not self.input.awaits_usage:
-                problem = "is not seen after acting here; send only the reward"
+                problem = "is not seen after acting in this experiment; send only the reward"
                 raise InvalidInput(field="usage", problem=problem)
             self.input.require_in_ranges(usage)
             observed = self.spec.rules.observed(usage, action=action, group=event.group)

@@ -66,7 +66,7 @@ def _costs(spec: Spec, late: set[str], past: Log, rows: Codes, ids: Codes) -> Ar
     stated = {**spec.usage, **past.columns.usage}
     if missing := sorted(late - {*stated}):
         if late - {*missing}:
-            problem = "is missing: a rule counts it after acting, and the table has the others"
+            problem = "is missing: a rule counts it, and the table has the other usages"
             raise InvalidInput(field=Place("usage", missing[0]), problem=problem)
         return None
     seen: dict[str, Array] = {}

@@ -258,7 +258,7 @@ class Service:
             return list(self.experiments.values()), True
         found = [one for name, one in self.experiments.items() if key.opens("read", name)]
         if not found:
-            raise Refusal(403, "forbidden", "this key does not open 'read' of any experiment")
+            raise Refusal(403, "forbidden", "this key does not have the scope 'read' for any experiment")
         return found, "*" in key.experiments
 
     # The service as a whole: the summary in the document is the docstring
@@ -369,7 +369,7 @@ class Service:
 
         if "\n" in scope["path"]:
             # Starlette's patterns would overlook one at the end of a path.
-            refusal = Refusal(404, "not-found", "a path holds no line feeds")
+            refusal = Refusal(404, "not-found", "the path must not contain line feeds")
             await _send(None, send, refusal.answer())
             return "other", refusal.status
         await self._starlette(scope, receive, note)

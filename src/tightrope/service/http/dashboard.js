@@ -323,7 +323,7 @@
     say("rewards", `over ${count(outcomes.rewards, "outcome", "outcomes")}`);
     for (const kind of ["pending", "late", "missing", "rejected"]) {
       say(kind, whole.format(outcomes[kind]));
-      const title = { pending: "Waited for", late: "Late", missing: "Missing", rejected: "Rejected" }[kind];
+      const title = { pending: "Pending", late: "Late", missing: "Missing", rejected: "Rejected" }[kind];
       document.querySelector(`[data-status="${kind}"]`).textContent = `${title} (${whole.format(outcomes[kind])})`;
     }
   }
@@ -348,14 +348,14 @@
   function rulesLead() {
     const { state, worth } = view;
     if (state.constraints.length === 0) return "";
-    const told = ["What each rule allowed so far, what was used of it, and what is left, in the rule's own units. A rule is violated while more was used than allowed."];
+    const told = ["What each rule has allowed so far, how much of it was used, and what is left, in the rule's own units. A rule is violated while more was used than allowed."];
     told.push(
       priced()
         ? "What one more unit would earn is the rule's price: an estimate that the policy corrects with every decision."
-        : "This policy has no prices but queues: the pressure on it to keep a rule.",
+        : "This policy has queues instead of prices: the pressure on it to keep a rule.",
     );
     if (worth !== null && worth.reward !== null) {
-      told.push(`What a rule costs is estimated from the best choices on ${whole.format(worth.rounds)} remembered decisions, by what is believed of them now.`);
+      told.push(`What a rule costs is estimated from the best choices on ${whole.format(worth.rounds)} remembered decisions, with present beliefs.`);
     }
     return told.join(" ");
   }
@@ -606,7 +606,7 @@
       const pressed = closest("queues-chart", pressure);
       const most = [...state.constraints].sort((a, b) => pressure(b) - pressure(a))[0];
       const [heading, axis, highest, none] = priced()
-        ? ["Prices", "price", `What one more unit would earn, by rule. Highest: ${most.name}, ${amount(pressure(most))}.`, "No limit is felt: more room would earn nothing."]
+        ? ["Prices", "price", `What one more unit would earn, by rule. Highest: ${most.name}, ${amount(pressure(most))}.`, "No limit makes a difference: more room would earn nothing."]
         : ["Queues", "queue", `Under most pressure: ${most.name}, ${amount(most.queue)}.`, "No rule is under pressure."];
       const few = pressed.length < state.constraints.length ? ` The ${pressed.length} highest of ${state.constraints.length} are shown.` : "";
       say("queues-title", heading);
@@ -669,17 +669,17 @@
       "rate-chart",
       [
         {
-          name: "decisions a second",
+          name: "decisions per second",
           x: rates?.time.map((seconds) => new Date(1000 * seconds)) ?? [],
           y: rates?.rate ?? [],
           mode: "lines",
           line: { color: colourOf(0), width: 2, shape: "hv" },
           fill: "tozeroy",
           fillcolor: ink("--grid"),
-          hovertemplate: "%{y:.3~g} a second",
+          hovertemplate: "%{y:.3~g} per second",
         },
       ],
-      { xaxis: { type: "date", nticks: narrow("rate-chart") ? 4 : 7, tickangle: 0 }, yaxis: { title: { text: "a second" }, rangemode: "tozero" }, showlegend: false },
+      { xaxis: { type: "date", nticks: narrow("rate-chart") ? 4 : 7, tickangle: 0 }, yaxis: { title: { text: "per second" }, rangemode: "tozero" }, showlegend: false },
     );
     // Where plotly measures texts: out of sight, and not for screen readers either.
     document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", "true");
@@ -709,7 +709,7 @@
     });
   }
 
-  /** Decisions a second in up to 60 equal stretches of time. */
+  /** Decisions per second in up to 60 equal stretches of time. */
   function ratesOf(time, n) {
     const [begin, end] = [time[0], time.at(-1)];
     if (!(end - begin > 0)) return null;
@@ -926,8 +926,8 @@
     const idle = weights.length - heavy.length;
     const notes = [
       priced()
-        ? "Value = the reward that is expected, plus what the price of each rule adds or takes off; the choice is drawn around it, as wide as the uncertainty."
-        : "Value = the reward that can be hoped for, plus what each rule under pressure adds or takes off.",
+        ? "Value = the expected reward, plus what the price of each rule adds or takes off. The choice is drawn at random around it, more widely the less is known."
+        : "Value = the best plausible reward, plus what each rule under pressure adds or takes off.",
     ];
     if (idle > 0) notes.push(`${count(idle, "rule", "rules")} without effect ${idle === 1 ? "is" : "are"} left out.`);
     if (rows.length < ranked.length) notes.push(`${count(ranked.length - rows.length, "action", "actions")} of lower value ${ranked.length - rows.length === 1 ? "is" : "are"} left out.`);
@@ -975,10 +975,10 @@
     $("outcomes-box").hidden = rows.length === 0;
     $("more").hidden = before === null || rows.length === 0;
     const notes = {
-      pending: "Decisions whose outcome is waited for, oldest first: these will be missing next.",
-      late: "Outcomes that came when their decision was waited for no longer: counted, not learnt.",
+      pending: "Decisions whose outcome is still awaited, oldest first: these will be missing next.",
+      late: "Outcomes that came after their decision had expired: counted, not learnt.",
       missing: "Decisions that expired without their whole outcome.",
-      rejected: "Outcomes for an event that no one knows, or at odds with what was said before.",
+      rejected: "Outcomes for an unknown event, or that contradict an earlier report.",
     };
     say("outcomes-note", status === null ? "Choose which to list." : rows.length === 0 ? "There are none." : notes[status]);
     if (rows.length === 0) return;

@@ -39,8 +39,8 @@ globalThis.tightropeWords = (() => {
   function pace(perSecond) {
     if (perSecond === null) return "measuring…";
     if (perSecond === 0) return "none in the last 10 s";
-    if (perSecond < 1) return `${fixed(60 * perSecond, 0)} a minute`;
-    return `${fixed(perSecond, perSecond < 100 ? 1 : 0)} a second`;
+    if (perSecond < 1) return `${fixed(60 * perSecond, 0)} per minute`;
+    return `${fixed(perSecond, perSecond < 100 ? 1 : 0)} per second`;
   }
 
   function sentence(text) {
@@ -79,7 +79,7 @@ globalThis.tightropeWords = (() => {
         ? `${amount(-one.left)} ${one.unit} ${atMost(one) ? "over" : "short"}`
         : `${amount(one.left)} ${one.unit} ${atMost(one) ? "left" : "to spare"}`;
 
-  /** The mean so far beside the limit: "0.378 nurse hours a decision so far, at most 0.4". */
+  /** The mean so far beside the limit: "0.378 nurse hours per decision so far, at most 0.4". */
   function average(one) {
     const late = one.seen === "after" ? ", as far as outcomes have come" : "";
     const limit = `${atMost(one) ? "at most" : "at least"} `;
@@ -88,7 +88,7 @@ globalThis.tightropeWords = (() => {
     const mean = one.used / one.decisions;
     const of = count(one.decisions, "decision", "decisions");
     if (one.unit === "decisions") return `${percent(mean)} of ${of} that count, ${limit}${plain(100 * one.limit)} %${late}.`;
-    return `${amount(mean)} ${one.unit} a decision over ${of}, ${limit}${plain(one.limit)}${late}.`;
+    return `${amount(mean)} ${one.unit} per decision over ${of}, ${limit}${plain(one.limit)}${late}.`;
   }
 
   /** What it has used since its limit moved: "Since 18 Nov, 14:02: 12 of 14.4 nurse hours under this limit." */
@@ -96,7 +96,7 @@ globalThis.tightropeWords = (() => {
     const { earlier } = one;
     if (earlier === null || earlier.used === null || one.used === null) return null;
     const used = `${amount(one.used - earlier.used)} of ${amount(one.allowed - earlier.allowed)} ${one.unit}`;
-    return `This limit holds since ${moment(earlier.until)}: ${used} since then, ${amount(earlier.used)} before.`;
+    return `This limit has held since ${moment(earlier.until)}: ${used} since then, ${amount(earlier.used)} before.`;
   }
 
   /** The part of what is allowed that is used, or of what is required that there is; null where that makes no sense. */
@@ -106,8 +106,8 @@ globalThis.tightropeWords = (() => {
   const pressure = (one) => one.price ?? one.queue;
 
   function priceWords(one) {
-    if (one.infeasible) return "On what was seen, no choice of actions keeps this rule beside the others: its price is at the highest allowed.";
-    if (!(one.price > 0)) return "The limit is not felt now: more room would earn nothing.";
+    if (one.infeasible) return "On what was seen so far, no choice of actions keeps this rule along with the others: its price is as high as it may get.";
+    if (!(one.price > 0)) return "This limit makes no difference now: more room would earn nothing.";
     return sentence(`${one.one_more} would earn about ${amount(one.price)}`);
   }
 
@@ -130,14 +130,14 @@ globalThis.tightropeWords = (() => {
     if (!(one.queue > 0)) return "Queue 0: the policy feels no pressure from this rule.";
     const told = `Queue ${amount(one.queue)}, the pressure that this rule has built up: `;
     const found = weighed(one, newest);
-    if (found === null) return `${told}the higher, the more choices go by it.`;
+    if (found === null) return `${told}the higher it is, the more it decides.`;
     if (found.rule < NOTHING) return `${told}in the newest decision it made no difference between actions.`;
-    const effect = `in the newest decision it sets actions apart by up to ${amount(found.rule)}, their hoped-for rewards by ${amount(found.reward)}`;
+    const effect = `in the newest decision it moves actions apart by up to ${amount(found.rule)}, while their hoped-for rewards differ by ${amount(found.reward)}`;
     const alone = outweighs(one, newest) ? ": this rule decides, and reward hardly counts" : "";
     const { epsilon } = newest.explanation;
     const tightened =
       one.left > 0 && epsilon > 0
-        ? ` The rule itself has room: the queue also holds ε = ${amount(epsilon)}, by which the policy tightens every rule in each decision.`
+        ? ` The rule itself has room, but the queue also counts ε = ${amount(epsilon)}: the policy tightens every rule by that much in each decision.`
         : "";
     return `${told}${effect}${alone}.${tightened}`;
   }
@@ -149,7 +149,9 @@ globalThis.tightropeWords = (() => {
     const loss = found.without - worth.reward;
     if (loss < NOTHING * Math.max(1, Math.abs(worth.reward))) return one.price > 0 ? "In the long run it costs hardly any reward." : null;
     const share = worth.reward > 0 ? ` (${percent(loss / found.without)})` : "";
-    return `In the long run it costs about ${amount(loss)} a decision${share}: without it about ${amount(found.without)} would be earned, with it ${amount(worth.reward)}.`;
+    const [without, along] = [amount(found.without), amount(worth.reward)];
+    const both = without === along ? "" : `: the best choices earn about ${without} without it and ${along} with it`;
+    return `In the long run it costs about ${amount(loss)} per decision${share}${both}.`;
   }
 
   // --- hard caps ---
@@ -160,24 +162,24 @@ globalThis.tightropeWords = (() => {
   function capNotice(cap, newest) {
     const { withheld } = cap;
     const what = cap.name === cap.rule ? `“${cap.rule}”` : cap.name.replaceAll("_", " ");
-    const amounts = `${amount(cap.used)} of ${amount(cap.total)} ${cap.unit}${cap.left > ROUNDING ? `, and what is left is too little` : ""}`;
+    const amounts = `${amount(cap.used)} of ${amount(cap.total)} ${cap.unit}${cap.left > ROUNDING ? `, and the rest is too little` : ""}`;
     const told = [`The hard cap on ${what} is used up (${amounts})${withheld ? ` since ${moment(withheld.since)}, decision ${whole.format(withheld.sequence)}` : ""}.`];
     if (withheld === null) return told;
     const blocked = Object.entries(withheld.actions).sort((a, b) => b[1] - a[1]);
     const often = (n) => (n === withheld.decisions ? `all ${whole.format(n)}` : `${whole.format(n)} of the ${whole.format(withheld.decisions)}`);
     const kept = blocked.map(([name, n], i) => `${name} in ${often(n)}${i === 0 ? " decisions since then" : ""}`);
-    told.push(`It kept off offer ${listed(kept)}.`);
+    told.push(`It blocked ${listed(kept)}.`);
     const now = (newest?.explanation?.actions ?? []).map((row) => row.action);
-    if (now.length === 1) told.push(`In the newest decision nothing but ${now[0]} was left.`);
+    if (now.length === 1) told.push(`In the newest decision only ${now[0]} was left.`);
     const { mean_reward_before: before, mean_reward_since: since } = withheld;
-    if (before !== null && since !== null) told.push(`The mean reward was ${fixed(before, 3)} until then, and is ${fixed(since, 3)} since.`);
+    if (before !== null && since !== null) told.push(`The mean reward was ${fixed(before, 3)} before that, and has been ${fixed(since, 3)} since.`);
     return told;
   }
 
   /** How long the rest of a cap lasts. */
   function capOutlook(state, cap) {
     if (usedUp(cap) || !(cap.used > 0) || state.decisions < 20) return null;
-    return `At the mean pace so far it lasts for about ${count(Math.floor((cap.left * state.decisions) / cap.used), "more decision", "more decisions")}.`;
+    return `At the average pace so far it will last for about ${count(Math.floor((cap.left * state.decisions) / cap.used), "more decision", "more decisions")}.`;
   }
 
   // --- actions ---
@@ -188,8 +190,8 @@ globalThis.tightropeWords = (() => {
   /** Why an action was not chosen: it was not on offer, or what the newest decisions say of it. */
   function whyNot(state, action, decisions) {
     const cap = state.hard_caps.find((one) => one.withheld?.actions[action.name] > 0);
-    if (cap !== undefined) return `The hard cap on ${cap.name.replaceAll("_", " ")} keeps it off offer.`;
-    if (action.offered === 0) return "No request has offered it.";
+    if (cap !== undefined) return `The hard cap on ${cap.name.replaceAll("_", " ")} blocks it.`;
+    if (action.offered === 0) return "No request offered it.";
     const seen = decisions.flatMap((one) => {
       const rows = one.explanation?.actions ?? [];
       const own = rows.find((row) => row.action === action.name);
@@ -197,16 +199,16 @@ globalThis.tightropeWords = (() => {
     });
     if (seen.length === 0) return "The newest decisions did not offer it.";
     const mean = (of) => seen.reduce((sum, one) => sum + of(one), 0) / seen.length;
-    const word = priced(state) ? "expected" : "hoped for";
+    const word = priced(state) ? "expected" : "hoped";
     const [own, best] = [mean((one) => one.own.reward), mean((one) => one.best.reward)];
-    const told = `In the newest ${count(seen.length, "decision", "decisions")} a reward of ${amount(own)} was ${word} of it, ${amount(best)} of the action with the highest value`;
+    const told = `In the newest ${count(seen.length, "decision", "decisions")} it was ${word} to earn ${amount(own)}, and the action with the highest value ${amount(best)}`;
     // How much more the rules take off it than off that one, in all and for each rule.
     const setback = (name) => mean((one) => (one.own.penalties[name] ?? 0) - (one.best.penalties[name] ?? 0));
     const names = Object.keys(seen[0].own.penalties);
     const behind = mean((one) => one.own.reward - one.own.value - (one.best.reward - one.best.value));
     if (behind <= NOTHING || names.length === 0) return `${told}.`;
     const heaviest = names.reduce((a, b) => (setback(b) > setback(a) ? b : a));
-    return `${told}; the rules set it back by ${amount(behind)} against that one, most of it for “${ruleNamed(state, heaviest)}”.`;
+    return `${told}; the rules put it ${amount(behind)} behind that one, mostly because of “${ruleNamed(state, heaviest)}”.`;
   }
 
   /** Actions that got nothing at all in many decisions: an array of sentences. */
@@ -234,8 +236,8 @@ globalThis.tightropeWords = (() => {
 
   /** Values of a context that were missing or not declared. */
   function replacedWords(one) {
-    const what = one.why === "missing" ? "missing" : "not among the declared ones";
-    return `${one.field}: ${count(one.values, "value", "values")} ${one.values === 1 ? "was" : "were"} ${what}, and taken as ${one.taken_as}.`;
+    const what = one.why === "missing" ? "missing" : "not declared";
+    return `${one.field}: ${count(one.values, "value", "values")} ${one.values === 1 ? "was" : "were"} ${what} and replaced by ${one.taken_as}.`;
   }
 
   // --- the control group ---
@@ -251,7 +253,7 @@ globalThis.tightropeWords = (() => {
     const told = [`${drawn} the baseline (${lift.baseline}): ${count(n.policy, one, many)} under the policy, ${whole.format(n.control)} in the control group${since}.`];
     told.push(`Means are ${per}. The interval holds whenever you look.`);
     if (lift.displaced > 0) told.push(`In ${count(lift.displaced, "decision", "decisions")} no action of the baseline was on offer.`);
-    if (lift.unmeasured > 0) told.push(`${count(lift.unmeasured, "decision", "decisions")} of later users are not counted.`);
+    if (lift.unmeasured > 0) told.push(`${count(lift.unmeasured, "decision", "decisions")} of later users are not measured.`);
     return told.join(" ");
   }
 
@@ -271,7 +273,7 @@ globalThis.tightropeWords = (() => {
     const n = state.constraints.length;
     const notices = full.map((cap) => capNotice(cap, decisions[0]).join(" "));
     let told, sign, mood;
-    if (state.decisions === 0) [told, sign, mood] = ["No decisions yet: they show here as soon as they are asked for.", "–", ""];
+    if (state.decisions === 0) [told, sign, mood] = ["No decisions yet. They will show up here as soon as somebody asks for one.", "–", ""];
     else if (broken.length > 0) {
       const which = listed(broken.map((one) => `${wording(state, one)} (${left(one)})`));
       const few = n === 1 ? "The rule is" : `${broken.length} of ${n} rules ${broken.length === 1 ? "is" : "are"}`;
@@ -286,12 +288,12 @@ globalThis.tightropeWords = (() => {
     }
     const hopeless = state.constraints.filter((one) => one.infeasible);
     if (hopeless.length > 0) {
-      notices.push(`On what was seen so far, ${hopeless.map((one) => wording(state, one)).join("; ")} can't be met beside the others.`);
+      notices.push(`On what was seen so far, this can't be met along with the other rules: ${hopeless.map((one) => wording(state, one)).join("; ")}.`);
       if (mood === "good") [sign, mood] = ["!", "warn"];
     }
     const heavy = state.constraints.filter((one) => outweighs(one, decisions[0]));
     if (heavy.length > 0) {
-      notices.push(`Reward hardly counts in the choices now: the pressure of ${listed(heavy.map((one) => one.name))} outweighs it by far.`);
+      notices.push(`Reward hardly counts in the choices now: the pressure of ${listed(heavy.map((one) => one.name))} is far greater.`);
       if (mood === "good") [sign, mood] = ["!", "warn"];
     }
     const never = neverChosen(state, decisions);
@@ -321,40 +323,40 @@ globalThis.tightropeWords = (() => {
       told.push(`Shadow mode: ${decision.name} was served; the policy would have chosen ${decision.proposed}. What follows is about its choice.`);
     }
     if (decision.repeats !== undefined) {
-      return [...told, `${decision.name} was kept: its user got it in decision ${whole.format(decision.repeats)}. The table says what the policy thinks of it now.`];
+      return [...told, `The user keeps ${decision.name} from decision ${whole.format(decision.repeats)}. The table shows what the policy thinks of it now.`];
     }
     if (decision.arm === "control") {
-      return [...told, `This decision is in the control group, where the baseline took ${decision.name}. The table says what the policy thinks of it.`];
+      return [...told, `This decision is in the control group, where the baseline took ${decision.name}. The table shows what the policy thinks of it.`];
     }
     if (rows.length === 1) return [...told, `${chosen.action} was the only action on offer.`];
     if (rows.length < state.actions.length) {
-      told.push(`${rows.length} of ${state.actions.length} actions were on offer: the request or a hard cap left out the others.`);
+      told.push(`${rows.length} of ${state.actions.length} actions were on offer; the request or a hard cap left out the others.`);
     }
     const ties = rows.filter((row) => Math.abs(row.value - chosen.value) <= 1e-12).length - 1;
     const also = ties > 0 ? ` (with ${count(ties, "other", "others")}; the first of them is taken)` : "";
     const effect = burden(chosen);
     const rules =
-      Math.abs(effect) < NOTHING ? "the rules change nothing about it" : effect > 0 ? `the rules take ${fixed(effect, 3)} off` : `the rules add ${fixed(-effect, 3)}`;
+      Math.abs(effect) < NOTHING ? "the rules don't change that" : effect > 0 ? `the rules take ${fixed(effect, 3)} off` : `the rules add ${fixed(-effect, 3)}`;
     const top = rows.reduce((a, b) => (b.value > a.value + ROUNDING ? b : a));
     if (drawn(decision)) {
       told.push(
-        `${chosen.action} was drawn, with a probability of ${chance(decision.probability)}: a reward of ${fixed(chosen.reward, 3)} is expected, and ${rules}.` +
-          (top === chosen ? "" : ` ${top.action} has the highest value, ${fixed(top.value, 3)}; what is uncertain is tried as often as it may be best.`),
+        `${chosen.action} was drawn, with a probability of ${chance(decision.probability)}: its expected reward is ${fixed(chosen.reward, 3)}, and ${rules}.` +
+          (top === chosen ? "" : ` ${top.action} has the highest value, ${fixed(top.value, 3)}; an action is tried as often as it might be the best one.`),
       );
     } else {
       told.push(
-        `${chosen.action} has the highest value, ${fixed(chosen.value, 3)}${also}: a reward of ${fixed(chosen.reward, 3)} can be hoped for, and ${rules}.`,
+        `${chosen.action} has the highest value, ${fixed(chosen.value, 3)}${also}: it may earn up to ${fixed(chosen.reward, 3)}, and ${rules}.`,
       );
     }
     if (drawn(decision) && burden(best) <= burden(chosen) + NOTHING) return told;
     if (best.reward > chosen.reward + NOTHING) {
       const [name, most] = Object.entries(best.penalties).reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
-      const blame = most > NOTHING ? `, most of it for “${ruleNamed(state, name)}” (${fixed(most, 3)})` : "";
+      const blame = most > NOTHING ? `, mostly because of “${ruleNamed(state, name)}” (${fixed(most, 3)})` : "";
       const taken = burden(best) > NOTHING ? `the rules take ${fixed(burden(best), 3)} off it${blame}` : `the rules favour ${chosen.action} more`;
       const would = drawn(decision) ? "would most likely have been" : "would have been";
       told.push(`Without rules it ${would} ${best.action}, with ${fixed(best.reward, 3)}; ${taken}.`);
     } else {
-      told.push("Without rules the choice would have been as good: no other action on offer promises more.");
+      told.push("Without rules the choice would have been the same: no other action on offer promises more.");
     }
     return told;
   }

@@ -77,8 +77,11 @@ def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
     if request.cancelled or "cancelled" in earlier:
         if not (request.cancelled and "cancelled" in earlier):
             if earlier or not request.cancelled:
-                was = "cancelled" if "cancelled" in earlier else "told its outcome"
-                raise refusal(409, "differs", f"event_id {event_id!r} was {was} before, and is not now")
+                if "cancelled" in earlier:
+                    why = f"event_id {event_id!r} was cancelled before, so it can't have an outcome"
+                else:
+                    why = f"event_id {event_id!r} has an outcome already, so it can't be cancelled"
+                raise refusal(409, "differs", why)
             if decided.number not in state.waiting:
                 why = f"event_id {event_id!r} can't be cancelled any more: the decision expired or was rolled back"
                 raise refusal(410, "late", why)
@@ -94,7 +97,8 @@ def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
             was, now = (
                 repr(one) if len(repr(one)) <= 200 else f"{one!r:.197}..." for one in (earlier[part], value)
             )
-            why = f"{part} of event_id {event_id!r} was {was} before, but now is {now}"
+            why = f"event_id {event_id!r} already has the {part} {was}, but this request says {now}"
+            why += "; POST /v1/corrections corrects it"
             raise refusal(409, "differs", why)
     waiting = state.waiting.get(decided.number)
     if fresh and waiting is None:
@@ -439,7 +443,7 @@ def _who_decided(entry: entries.Decided) -> list[str]:
     """If it was not the policy: who, since the numbers that follow are what the policy thinks of it."""
     assigned = entry.assigned
     if assigned is not None and assigned.repeats is not None:
-        return [f"The user keeps this action since decision {assigned.repeats}."]
+        return [f"The user has had this action since decision {assigned.repeats}."]
     if assigned is not None and assigned.arm == "control":
         return ["This decision is in the control group: the baseline took the action."]
     return []

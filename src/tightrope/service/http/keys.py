@@ -53,7 +53,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     def require(self, scope: Scope, experiment: str) -> None:
         if not self.opens(scope, experiment):
             # The same message whether or not the experiment exists.
-            raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")
+            raise Refusal(403, "forbidden", f"this key does not have the scope {scope!r} for this experiment")
 
 
 class Keys:

@@ -79,7 +79,7 @@ def document(routes: Sequence[Route], specs: Sequence[Spec] = (), *, keys: bool 
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, keys)
-    words = "Decisions under rules that hold at all times. A 200 means that its effects are on disk."
+    words = "Decisions under rules that hold over time. A 200 means that its effects are on disk."
     needed = "A key from `tightrope keys create`. A service on loopback may need none."
     security = {"key": {"type": "http", "scheme": "bearer", "description": needed}}
     return {

@@ -175,9 +175,7 @@ def make_service(
     if not specs:
         raise InvalidInput(field="specs", must="name at least one spec, but got none")
     if data is not None and database is not None:
-        raise InvalidInput(
-            "data and database exclude each other: journals are in SQLite files or in a database."
-        )
+        raise InvalidInput("give data or database, not both: journals are in SQLite files or in a database.")
     read = [one if isinstance(one, Spec) else read_spec(one, trust=trust) for one in specs]
     names = [spec.name for spec in read]
     for name, times in Counter(names).items():

@@ -76,7 +76,9 @@ def set_aside(path: Path) -> Path | None:
         os.replace(path, target)
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror or error}") from error
-    log.warning("%s is set aside as %s: what the journal lacks of it is accepted", path, target.name)
+    log.warning(
+        "%s was moved to %s: the journal is accepted without the entries that it lacks", path, target.name
+    )
     return target
 
 

@@ -130,9 +130,7 @@ class SqliteJournal(Journal):
             self._log_to_empty = True
             self._empty_log(_READERS_MS)
         if self._log_to_empty:
-            words = (
-                "%s: erased, but a reader keeps the write-ahead log: it is emptied when the reader is done"
-            )
+            words = "%s: erased, but a reader still holds the write-ahead log, which will be emptied when the reader is done"
             log.warning(words, self.path)
 
     def probe(self) -> None:
