@@ -58,8 +58,10 @@ from tightrope.validation import LARGEST
     LEAST_CHANCE,  # the probability with which the action is any that takes no total above 0
     AVOIDABLE,  # rounds whose action led a known total above 0, though another on offer would have led none there
     RECALL,  # a full memory takes a round with at least this probability for each round it holds
-) = range(15)
-HEAD = 15
+    CHANGED,  # the last round after which the world was found to have changed
+    CHANGES,  # how often it was
+) = range(17)
+HEAD = 17
 # vectors of K: known cumulative costs and the rests of these sums (`exact_sums`), estimates booked for outcomes to come,
 # Σ mean size, Σ mean square size and Σ of realised squares; shadow price, correction, the clock of the correction, whether the rule
 # can't be met, whether it is seen before acting; the present rise of the total, the highest of this window of rounds and of the one
@@ -579,7 +581,7 @@ def enter_memory(J, core, seed):
         core[REMEMBERED] += 1.0
         return
     u, v = uniforms(seed, 0, core[ROUNDS], MEMORY_SLOT)
-    recalled = u * core[ROUNDS] < FADE * core[CAPACITY] or u < core[RECALL] * core[CAPACITY]
+    recalled = u * (core[ROUNDS] - core[CHANGED]) < FADE * core[CAPACITY] or u < core[RECALL] * core[CAPACITY]
     if recalled or u * half_life(core) < LN2 * core[CAPACITY]:
         core[SLOT] = math.floor(v * core[CAPACITY])
 
@@ -614,6 +616,23 @@ def learn_reward(g, x, reward, flat, spread, core, room):
     if abs(reward) > SMALLEST and standardised.nothing_seen(spread, 0):
         correct_reward_unit(core, abs(reward))
     return standardised.learn_reward(g, x, reward, flat, spread, room)
+
+
+@kernel
+def refresh(g, flat, spread, core, scratch):
+    """Recompute block g of a compiled model that asks for it; returns whether the world was found to have changed."""
+    changed = standardised.refresh(flat, spread, g, scratch)
+    if changed:
+        note_change(core)
+    return changed
+
+
+@kernel
+def note_change(core):
+    """The world was found to have changed: the memory is renewed, and prices solved for, as quickly as from the first round on."""
+    core[CHANGES] += 1.0
+    core[CHANGED] = core[ROUNDS]
+    core[NEXT_SOLVE] = core[ROUNDS] + 1.0
 
 
 @kernel

@@ -86,7 +86,7 @@ def simulate_shadow_price(env, policy, workspace, run):
                 y[i] = run.drawn[policy.columns[i]]
                 workspace.booked[i] = trace[W + row * K_policy + policy.columns[i]]
             shadow.take_costs(y, workspace.booked, ZERO, policy.columns, core, policy.cost.spread)
-            learn_costs(policy.cost, c, a, workspace)
+            learn_costs(policy.cost, c, a, core, workspace)
         add_to_tally(run.tally, t, a, mean, reward, run.drawn, 0, means, (c * J + a) * K, run.last_violation)
         at = record(run, t, at, a)
     return run.rounds
@@ -113,17 +113,17 @@ def learn(model, c, a, reward, core, workspace):
     p = int(model.flat[layout.FEATURES]) - 1
     row = model.rows[x : x + p]
     if shadow.learn_reward(g, row, reward, model.flat, model.spread, core, workspace.room):
-        standardised.refresh(model.flat, model.spread, g, workspace.inverse)
+        shadow.refresh(g, model.flat, model.spread, core, workspace.inverse)
 
 
 @inlined
-def learn_costs(model, c, a, workspace):
+def learn_costs(model, c, a, core, workspace):
     """Learn the costs in workspace.y."""
     x, g = row_and_block(model, c, a)
     p = int(model.flat[layout.FEATURES]) - 1
     row = model.rows[x : x + p]
     if standardised.learn_costs(g, row, workspace.y, model.flat, model.spread, workspace.room):
-        standardised.refresh(model.flat, model.spread, g, workspace.inverse)
+        shadow.refresh(g, model.flat, model.spread, core, workspace.inverse)
 
 
 @inlined

@@ -11,6 +11,7 @@ from tightrope.kernels.shadow import (
     BUDGET,
     CAP,
     CARRY_KEPT,
+    CHANGED,
     CONSTRAINTS,
     CORRECTION,
     COST_DRAWS,
@@ -65,9 +66,13 @@ def deadline(t, rows, row_work, K):
 
 @kernel
 def next_solve(t, over, core):
-    """The round of the solve after one in rounds t … `over`: when rounds have doubled, or part of the half-life has passed."""
+    """The round of the solve after one in rounds t … `over`: when rounds have doubled, or part of the half-life has passed.
+
+    Rounds count from the last change of the world.
+    """
     part = half_life(core) / SOLVES_IN_HALF_LIFE
-    return min(2.0 * t, max(over + 1.0, math.floor(t + part) + 1.0)) if part < math.inf else 2.0 * t
+    doubled = max(over + 1.0, 2.0 * t - core[CHANGED])
+    return min(doubled, max(over + 1.0, math.floor(t + part) + 1.0)) if part < math.inf else doubled
 
 
 @kernel

@@ -5,11 +5,12 @@ of e²/(1 + h), and the prior standard deviation (0: none declared); for each fe
 for M; and for each block the rows learnt, the number at which it updates its units, e, its units (1/unit, 0 if there is none yet),
 what is added to its features in these units, and the sum for G, in the user's units. A model that forgets does not look ahead,
 because what it learns does not last: it has no such sums. It has `forgetting`'s ages at the end, and all its sums over outcomes
-fade.
+fade. Any other has what `change` keeps there.
 """
 
 from __future__ import annotations
 
+from tightrope.kernels.change import watch_size
 from tightrope.kernels.compile import inlined
 
 # The head of spread. ROUNDS: how many offers the look ahead has seen; NEXT_LOOK: when e is recomputed.
@@ -23,7 +24,7 @@ BLOCK_HEAD = 3
 def spread_size(G, p, M, ages=0):
     """Length of `spread` for G blocks, p features, M outputs and this many ages; 0 ages if the model does not forget."""
     q2 = 0 if ages else (p + 1) ** 2
-    return SPREAD_HEAD + 4 * M + 2 * p + q2 + G * (BLOCK_HEAD + 2 * p + q2) + ages
+    return SPREAD_HEAD + 4 * M + 2 * p + q2 + G * (BLOCK_HEAD + 2 * p + q2) + (ages or watch_size(G, M))
 
 
 @inlined
@@ -55,18 +56,24 @@ def block_at(spread, g):
 
 @inlined
 def ages_at(spread):
-    """Where the ages of a model that forgets start; the end of the vector if it does not forget."""
+    """Where the ages of a model that forgets start."""
+    return block_at(spread, int(spread[BLOCKS]))
+
+
+@inlined
+def watch_at(spread):
+    """Where the watch of a model that does not forget starts."""
     return block_at(spread, int(spread[BLOCKS]))
 
 
 def spread_views(spread):
-    """By name: what all blocks share, the blocks, and the ages."""
+    """By name: what all blocks share, the blocks, and the ages or the watch."""
     first, size = blocks_at(spread)
     end = ages_at(spread)
     return {
         "spread": spread[LEARNT_OUTCOMES:first],
         "blocks": spread[first:end].reshape(-1, size),
-        "ages": spread[end:],
+        "ages" if forgets(spread) else "watch": spread[end:],
     }
 
 

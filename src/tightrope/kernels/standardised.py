@@ -40,7 +40,7 @@ import math
 
 import numpy as np
 
-from tightrope.kernels import forgetting, lanes
+from tightrope.kernels import change, forgetting, lanes
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.layout import LEARNT, STAT_SIZE, ridge_parts
 from tightrope.kernels.layout import STAT as FLAT_HEAD
@@ -66,6 +66,7 @@ from tightrope.kernels.spread import (
     forgets,
     spread_parts,
     squares_at,
+    watch_at,
 )
 
 # Passed as arguments: Numba would compile a function again for each literal number, but not for these.
@@ -130,6 +131,8 @@ def begin_model(flat, spread, G, p, M, centred, forgetful, prior):
         own = block_at(spread, g)
         spread[own + BLOCK_NEXT] = 2.0
         spread[own + BLOCK_LEFT] = 1.0
+    if not forgetful:
+        change.begin_watch(spread, watch_at(spread))
 
 
 @kernel
@@ -445,12 +448,27 @@ def learn(flat, spread, g, Z, z, Y, y, room):
         shrink = 1.0 / (1.0 + leverage)
         weight = math.sqrt(2.0 * leverage * shrink)
         spread[ERROR_WEIGHT] += weight
+        if not forgetful:
+            watch_errors(spread, g, room, q + M + 1, leverage)
         for i in range(M):
             e = room[q + M + 1 + i]
             spread[errors + i] += weight * e * e * shrink
     if forgetful:
         refresh = forgetting.some_are_due(flat, spread, ages_at(spread), g)
+    elif change.is_due(spread, watch_at(spread)):
+        return True
     return refresh or units_are_due(spread, g)
+
+
+@kernel
+def watch_errors(spread, g, room, errors, leverage):
+    """Note the errors at room[errors:] of predictions by block g."""
+    M, _, _, _, _ = spread_parts(spread)
+    at = watch_at(spread)
+    spread[change.block_of_watch(at, g, M)] += 1.0
+    for i in range(M):
+        noise, _ = noise_and_signal(spread, i)
+        change.note_error(spread, at, g, i, M, change.in_deviations(room[errors + i], leverage, noise))
 
 
 @kernel
@@ -467,7 +485,13 @@ def fade_sums(spread):
 
 @kernel
 def refresh(flat, spread, g, scratch):
-    """Recompute block g when `learn` asks for it, or whatever is due if the model forgets; scratch (2q²,) is overwritten."""
+    """Recompute block g when `learn` asks for it, or whatever is due; scratch (2q²,) is overwritten.
+
+    Returns whether the world has changed.
+    """
+    changed = not forgets(spread) and change.is_due(spread, watch_at(spread))
+    if changed:
+        restart(flat, spread, scratch)
     units = units_are_due(spread, g)
     if units:
         renew_units(flat, spread, g, scratch)
@@ -476,6 +500,40 @@ def refresh(flat, spread, g, scratch):
     if forgets(spread):
         ridge = ridge_of(int(flat[1]) - 1)
         forgetting.renew_those_due(flat, spread, ages_at(spread), g, ridge, scratch)
+    return changed
+
+
+@kernel
+def restart(flat, spread, scratch):
+    """The world has changed: see `change`. Draws are in full again, and the look ahead begins anew."""
+    G, q, outputs, theta, _, sigma, b, _ = ridge_parts(flat)
+    M, _, _, _, _ = spread_parts(spread)
+    at = watch_at(spread)
+    p, ridge = q - 1, ridge_of(q - 1)
+    wrong, i = int(spread[at + change.DUE]), int(spread[at + change.DUE_OUTPUT])
+    noise, _ = noise_and_signal(spread, i)
+    shift = spread[at + change.SHIFT] * math.sqrt(noise)
+    flat[theta + (wrong * outputs + i) * q + p] += shift / constant_of(p)
+    for g in range(G):
+        kept = change.part_kept(spread, at, g, M)
+        S = sigma + g * q * q
+        for j in range(q):
+            flat[S + j * (q + 1)] -= ridge
+        for j in range(q * q):
+            flat[S + j] *= kept
+        for j in range(q):
+            flat[S + j * (q + 1)] += ridge
+        for m in range(g * outputs, (g + 1) * outputs):
+            matvec(flat, S, flat, theta + m * q, q, scratch, 0)
+            for j in range(q):
+                flat[b + m * q + j] = scratch[j]
+        ridge_refresh(flat, g, scratch)
+    own = block_at(spread, wrong)
+    spread[own + BLOCK_LEFT] = 1.0
+    for j in range(q * q):
+        spread[own + BLOCK_HEAD + 2 * p + j] = 0.0
+    spread[NEXT_LOOK] = spread[ROUNDS] + 1.0
+    change.begin_anew(spread, at, G, M)
 
 
 # The look ahead

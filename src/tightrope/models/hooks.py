@@ -250,6 +250,9 @@ def least_norm(model: Model, horizon: float) -> Array | None:
 # Background fits
 
 
+changes: Callable[[Model], int] = _told(
+    "changes", 0, "How often it found that the world had changed; prices are solved again after each time."
+)
 fits: Callable[[Model], int] = _told(
     "fits", 0, "How often it was refitted; prices are solved again after each fit."
 )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.kernels import forgetting, standardised
+from tightrope.kernels import change, forgetting, standardised
 from tightrope.kernels import spread as layout
 from tightrope.models import hooks
 from tightrope.models.blocks import BlockModel
@@ -104,6 +104,15 @@ class Standardised(BlockModel):
         if standardised.learn_costs(block, x, y, self.flat, self.spread, room):
             self.refresh(block)
 
+    @property
+    def changes(self) -> int:
+        """How often the world was found to have changed (`tightrope.kernels.change`); never by a model that forgets."""
+        return (
+            0
+            if self.half_life is not None
+            else int(self.spread[layout.watch_at(self.spread) + change.CHANGES])
+        )
+
     def refresh(self, block: int) -> None:
         """Recompute Σ⁻¹ and θ̂ of a block from their sums, as compiled code asks from time to time."""
         standardised.refresh(self.flat, self.spread, block, np.empty(2 * (self.n_features + 1) ** 2))
@@ -184,6 +193,10 @@ class Standardised(BlockModel):
         spread[own + layout.BLOCK_NEXT] = math.floor(standardised.UNITS_GROWTH * learnt) + 1.0
         if self.half_life is not None:
             self._ages()[forgetting.BORN + action] = self._ages()[forgetting.BORN + like]
+        else:
+            at = layout.watch_at(spread)
+            now, then = (change.block_of_watch(at, g, self.n_outputs) for g in (action, like))
+            spread[now] = part * spread[then]
         kernels.ridge_refresh(self.flat, action, np.empty(2 * q**2))
 
     def _entries(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

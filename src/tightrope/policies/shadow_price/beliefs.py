@@ -55,6 +55,10 @@ class Beliefs:
     def fits(self) -> list[int]:
         return [hooks.fits(self.reward), 0 if self.cost is None else hooks.fits(self.cost)]
 
+    def changes(self) -> int:
+        """How often the models have found that the world has changed."""
+        return hooks.changes(self.reward) + (0 if self.cost is None else hooks.changes(self.cost))
+
     def rewards(self, phi: Array | None, ids: Ids) -> Rewards:
         return self._rewards([phi], [ids])
 

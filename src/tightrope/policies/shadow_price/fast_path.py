@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ _LAST = (np.uint64(0), LINE)
 
 
 class ShadowPath(FastPath):
-    """Rounds that enter the memory are put there."""
+    """Rounds that enter the memory are put there. `changed` is called when the world is found to have changed."""
 
     before = Kernels(shadow.decide_known, kernels.decide_known_by_usage, (LINE, LINE), _LAST)
     after = Kernels(shadow.decide, kernels.decide_by_usage, (LINE, LINE, LINE, LINE, IDS, IDS), _LAST)
@@ -37,12 +38,13 @@ class ShadowPath(FastPath):
         pending: PendingDecisions,
         read: OfferReader,
         labels: Labels,
+        changed: Callable[[], None],
     ) -> None:
         reward: Any = beliefs.reward
         cost: Any = beliefs.cost
         late, q = len(prices.columns), 0 if cost is None else cost.n_features
         super().__init__(reward, cost, prices.core, read, pending, labels, q + late)
-        self.beliefs, self.memory, self.seed = beliefs, memory, prices.seed
+        self.beliefs, self.memory, self.seed, self.changed = beliefs, memory, prices.seed, changed
         self._bind_learning(max(reward.n_features, q + late) + 1)
 
     @staticmethod
@@ -129,6 +131,14 @@ class ShadowPath(FastPath):
             )  # fmt: skip
 
         self.learn_costs, self.learn_usage = learn_costs, learn_usage
+
+    def _refresh(self, action: int, due: int) -> None:
+        for model, part in ((self.reward, 1), (self.cost, 2)):
+            if due & part:
+                block = action if model.n_actions is not None else 0
+                scratch = np.empty(2 * (model.n_features + 1) ** 2)
+                if shadow.refresh(block, model.flat, model.spread, self.core, scratch):
+                    self.changed()
 
     def _room(self, J: int) -> Array:
         return np.empty(self.beliefs.room_needed(J, self.K))

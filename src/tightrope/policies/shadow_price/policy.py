@@ -209,7 +209,7 @@ class ShadowPrice(Constrained):
         decision = self._decided(offer, step.row, step.trace, step.kept, step.sampling)
         if self._fast is None and self._windows is None and ShadowPath.fits(self._beliefs):
             own = self._beliefs, self._prices, self._memory, self._pending
-            self._fast = ShadowPath(*own, self._input, self._labels)
+            self._fast = ShadowPath(*own, self._input, self._labels, self._set_alarm)
         if self._fast is not None:
             self._fast.open_for(len(offer.ids))
         self._set_alarm()
@@ -260,12 +260,18 @@ class ShadowPrice(Constrained):
     def _learn_reward(self, pending: Pending, reward: float) -> None:
         self._prices.note_unit(self._reward, reward)
         self._reward.learn(pending[2], reward, pending[1])
+        self._heed_changes()
 
     def _learn_costs(self, pending: Pending, costs: Array) -> None:
         _, action, _, z, group, _ = pending
         assert z is not None
         psi = self._prices.take_costs(z, costs, self._cost)
         self._beliefs.learn_costs(psi, costs, action, self._unseen(group))
+        self._heed_changes()
+
+    def _heed_changes(self) -> None:
+        if self._prices.heed_changes(self._beliefs):
+            self._set_alarm()
 
     def forget(self, decision: Decision | int, *, acted: bool = True) -> None:
         """Drop a pending decision: its outcome will never come, and the booking for its costs is reversed.

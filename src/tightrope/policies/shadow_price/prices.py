@@ -221,6 +221,15 @@ class Prices:
         ):
             shadow.correct_reward_unit(self.core, abs(reward))
 
+    def heed_changes(self, beliefs: Beliefs) -> bool:
+        """Whether the models have found since that the world has changed: prices are then solved for again."""
+        found = beliefs.changes()
+        if found == self.core[shadow.CHANGES]:
+            return False
+        shadow.note_change(self.core)
+        self.core[shadow.CHANGES] = found
+        return True
+
     def take_costs(self, z: Array, costs: Array, cost: Any) -> Array | None:
         """Add costs seen after acting to the totals, in place of their bookings, before their model learns them; returns ψ."""
         p = cost.n_features
@@ -357,7 +366,7 @@ class Prices:
         self, old: Array, mine: Sequence[str], theirs: Sequence[str], memory: RoundMemory, same: bool
     ) -> None:
         """Continue from the core `old`: rounds, and everything about constraints with the same name. `same`: costs, too."""
-        heads = (shadow.ROUNDS, shadow.SOLVES, shadow.RHO)
+        heads = (shadow.ROUNDS, shadow.SOLVES, shadow.RHO, shadow.CHANGED, shadow.CHANGES)
         self.core[list(heads)] = old[list(heads)]
         for k, name in enumerate(mine):
             if name in theirs:
