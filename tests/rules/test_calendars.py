@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from itertools import pairwise
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -100,6 +101,14 @@ def test_windows_tile_time(name: str, unit: Literal["hour", "day", "week", "mont
         assert calendar.bounds(start)[1] == calendar.bounds(end)[0] == end
         assert calendar.bounds(end - 1e-3) == (start, end)
         start, end = end, calendar.bounds(end)[1]
+
+
+def test_the_last_instant_of_a_day_is_in_that_day() -> None:
+    midnight = dt.datetime(2029, 1, 1, tzinfo=dt.UTC).timestamp()
+    before = math.nextafter(midnight, 0.0)
+    for unit in ("hour", "day", "month"):
+        start, end = Calendar(unit, "UTC").bounds(before)
+        assert start < before < end == midnight
 
 
 def test_midnight_that_comes_twice_or_never() -> None:

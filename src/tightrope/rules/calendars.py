@@ -49,7 +49,8 @@ class Calendar:
     def bounds(self, time: float) -> tuple[float, float]:
         """The window that holds a time: its start, and its end, which is the start of the next."""
         unit: Unit = "day" if self.unit == "hour" else self.unit
-        day = _first_of(unit, dt.datetime.fromtimestamp(time, ZoneInfo(self.zone)).date())
+        # Whole seconds: a datetime would round the last instant of a day up to the next one.
+        day = _first_of(unit, dt.datetime.fromtimestamp(math.floor(time), ZoneInfo(self.zone)).date())
         start, end = self._start_of(day), self._start_of(_next(unit, day))
         while time >= end:  # clocks were put back across midnight: the date is yesterday's again
             day = _next(unit, day)
