@@ -1,9 +1,9 @@
 """What to expect of an action where it was never tried, if others are known to be worth something quite different there.
 
-Each action has parameters of its own. A context that comes once in 300 rounds and earns a hundred times as much is then learnt by
-one action at a time, and the others are still expected to earn what they earn elsewhere: the first action that was tried there is
-taken for good. So where a reward is expected FAR standard deviations of all outcomes from their centre, an action that has learnt
-nothing in that direction is expected to earn what the known ones earn there, give or take how far they are from the centre.
+Where each action has parameters of its own, a context that comes once in 300 rounds and earns a hundred times as much is learnt by
+one action at a time. The others would still be expected to earn there what they earn elsewhere, and the action that was tried there
+first would be taken for good. So where the known actions are FAR standard deviations of all outcomes from the centre, those that
+have learnt nothing in this direction are expected to earn what the known ones earn here, give or take their distance from the centre.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tightrope.kernels.standardised import (
     uncertainty,
 )
 
-# In standard deviations of all outcomes: contexts rarer than 1 in FAR² can stand out by this much, others can't.
+# In standard deviations of all outcomes. Only contexts rarer than 1 in FAR² can stand out that far.
 FAR = 4.0
 
 
 @kernel
 def predict_rewards(flat, spread, phi, a, one_row, ids, out, means, deviations, room):
-    """`standardised.predict_rewards`, with actions that were never tried where others stand out expected to be like them."""
+    """`standardised.predict_rewards`, but an action that was never tried where others stand out is expected to be like them."""
     standardised.predict_rewards(flat, spread, phi, a, one_row, ids, out, means, deviations, room)
     if flat[0] > 1.0 and flat[1] > 1.0 and stands_out(spread, ids.shape[0], out, means):
         liken(flat, spread, phi, a, one_row, ids, out, means, deviations, room)
@@ -39,7 +39,7 @@ def predict_rewards(flat, spread, phi, a, one_row, ids, out, means, deviations, 
 
 @inlined
 def stands_out(spread, J, out, means):
-    """Whether the mean of an action is far from the centre of all outcomes."""
+    """Whether the mean of any action, known or not, is far from the centre of all outcomes."""
     c = centre(spread, ZERO)
     most = 0.0
     for j in range(J):
@@ -50,7 +50,7 @@ def stands_out(spread, J, out, means):
 
 @kernel
 def liken(flat, spread, phi, a, one_row, ids, out, means, deviations, room):
-    """Move means and deviations by the part of each action that is unknown here. room has 3q numbers."""
+    """Where the known actions are far out, move means and deviations by the part of each that is unknown. room has 2q numbers."""
     p = int(flat[1]) - 1
     c = centre(spread, ZERO)
     known, mean, square = 0.0, 0.0, 0.0
@@ -59,7 +59,8 @@ def liken(flat, spread, phi, a, one_row, ids, out, means, deviations, room):
         known += weight
         mean += weight * (out[means + j] - c)
         square += weight * ((out[means + j] - c) * (out[means + j] - c))
-    if not known > 0.0:
+    _, signal = noise_and_signal(spread, ZERO)
+    if not square > FAR * FAR * signal * known:
         return
     for j in range(ids.shape[0]):
         unknown = unknown_part(flat, spread, ids[j], phi, a if one_row else a + j * p, room)
