@@ -56,7 +56,14 @@ def rare_and_valuable(**rest: Any) -> Tabular:
     rewards[0] = 0.0, 40.0, 90.0
     weights = np.append(0.03, np.full(C - 1, 0.97 / (C - 1)))
     rare = np.column_stack([x, np.arange(C) == 0])
-    return Tabular(weights, rare, rewards, np.broadcast_to([[-0.3], [0.1], [0.5]], (C, J, 1)), reward_noise="none", **rest)
+    return Tabular(
+        weights,
+        rare,
+        rewards,
+        np.broadcast_to([[-0.3], [0.1], [0.5]], (C, J, 1)),
+        reward_noise="none",
+        **rest,
+    )
 
 
 def policy(reward: Any, **rest: Any) -> tr.ShadowPrice:

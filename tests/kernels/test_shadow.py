@@ -207,9 +207,13 @@ class SlowShadowPrice:
         if self.reward.shared or not self.reward.p:
             return r, s
         off = r - self.reward.centre()[0]
-        unknown = np.array([(hidden / whole) ** 2 for _, whole, hidden in map(self.reward.parts, x, range(len(x)))])
+        unknown = np.array(
+            [(hidden / whole) ** 2 for _, whole, hidden in map(self.reward.parts, x, range(len(x)))]
+        )
         known, signal = 1.0 - unknown, float(np.max(self.reward.noise()))
-        if not known @ off**2 > 16.0 * signal * known.sum() or not np.max(np.abs(off)) > 4.0 * math.sqrt(signal):
+        if not known @ off**2 > 16.0 * signal * known.sum() or not np.max(np.abs(off)) > 4.0 * math.sqrt(
+            signal
+        ):
             return r, s
         self.times_likened += 1
         mean, square = known @ off / known.sum(), known @ off**2 / known.sum()

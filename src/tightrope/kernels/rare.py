@@ -1,9 +1,10 @@
 """What to expect of an action where it was never tried, if others are known to be worth something quite different there.
 
-Where each action has parameters of its own, a context that comes once in 300 rounds and earns a hundred times as much is learnt by
-one action at a time. The others would still be expected to earn there what they earn elsewhere, and the action that was tried there
-first would be taken for good. So where the known actions are FAR standard deviations of all outcomes from the centre, those that
-have learnt nothing in this direction are expected to earn what the known ones earn here, give or take their distance from the centre.
+Where each action has parameters of its own, a context that comes once in 300 rounds and earns a hundred times as much is learnt
+by one action at a time. The others would still be expected to earn there what they earn elsewhere, and the action that was tried
+there first would be taken for good. So where the known actions are FAR standard deviations of all outcomes from the centre, those
+that have learnt nothing in this direction are expected to earn what the known ones earn here, give or take their distance from
+the centre.
 """
 
 from __future__ import annotations
