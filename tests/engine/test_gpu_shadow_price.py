@@ -48,6 +48,24 @@ def world(
     )
 
 
+def rare_and_valuable(**rest: Any) -> Tabular:
+    """One context in 33 earns a hundred times as much, and each action something else there."""
+    draw = np.random.default_rng(2)
+    C, J = 8, 3
+    x, rewards = draw.normal(size=(C, 2)), draw.uniform(0.2, 0.8, (C, J))
+    rewards[0] = 0.0, 40.0, 90.0
+    weights = np.append(0.03, np.full(C - 1, 0.97 / (C - 1)))
+    rare = np.column_stack([x, np.arange(C) == 0])
+    return Tabular(
+        weights,
+        rare,
+        rewards,
+        np.broadcast_to([[-0.3], [0.1], [0.5]], (C, J, 1)),
+        reward_noise="none",
+        **rest,
+    )
+
+
 def policy(reward: Any, **rest: Any) -> tr.ShadowPrice:
     return tr.ShadowPrice(reward=reward, **{"constraints": 2, **rest})
 
@@ -77,6 +95,7 @@ CASES: dict[str, tuple[tr.ShadowPrice, Tabular]] = {
     "contexts that offer the same": (policy(tr.ArmMeans(3), cost=tr.ArmMeans(3)), world(**AFTER)),
     "rows drawn in several rounds": (policy(tr.Ridge(60)), world(C=100, p=60)),
     "rules that can't be met": (policy(tr.Ridge(3)), world(costs=[[0.9, -0.1], [0.3, 0.2], [0.1, 0.4]])),
+    "a rare, valuable context": (policy(tr.DisjointRidge(3, 3), constraints=1), rare_and_valuable()),
     "no rules": (policy(tr.Ridge(3), constraints=0), world()),
     "no draws": (policy(tr.DisjointRidge(3, 3), explore=0.0), world(one_row=True)),
 }

@@ -172,7 +172,7 @@ class SlowShadowPrice:
         self.t, self.rho, self.next_solve = 0, 1.0, 2
         self.S, self.booked, self.A1, self.A2, self.G, self.p, self.q, self.clock = np.zeros((8, K))
         self.rise, self.highest, self.earlier, self.avoidable = np.zeros(K), np.zeros(K), np.zeros(K), 0
-        self.widened = 0
+        self.widened = self.times_likened = 0
         self.exact = [Fraction(0)] * K
         self.infeasible = np.zeros(K, dtype=bool)
         self.capacity, self.slots, self.entries, self.counts = memory, [], [], []
@@ -192,15 +192,32 @@ class SlowShadowPrice:
         """r̂, s, ŵ, ω of one round."""
         J = len(x)
         seen = [self.reward.predict(x[j], j) for j in range(J)]
-        r, s = (
-            np.array([float(a[0]) for a, _ in seen]),
-            self.explore * np.array([self.reward.drawn(j) * float(b[0]) for j, (_, b) in enumerate(seen)]),
-        )
+        r = np.array([float(a[0]) for a, _ in seen])
+        s = np.array([self.reward.drawn(j) * float(b[0]) for j, (_, b) in enumerate(seen)])
+        r, s = self.likened(x, r, s)
+        s = self.explore * s
         w, omega = np.array(W, dtype=float), np.zeros((J, self.K))
         if self.cost is not None:
             for j in range(J):
                 w[j, self.late], omega[j, self.late] = self.cost.predict(x[j], j)
         return r, s, w, omega
+
+    def likened(self, x, r, s):
+        """Where known actions stand out, the others are expected to be like them, as far as they are unknown."""
+        if self.reward.shared or not self.reward.p:
+            return r, s
+        off = r - self.reward.centre()[0]
+        unknown = np.array(
+            [(hidden / whole) ** 2 for _, whole, hidden in map(self.reward.parts, x, range(len(x)))]
+        )
+        known, signal = 1.0 - unknown, float(np.max(self.reward.noise()))
+        if not known @ off**2 > 16.0 * signal * known.sum() or not np.max(np.abs(off)) > 4.0 * math.sqrt(
+            signal
+        ):
+            return r, s
+        self.times_likened += 1
+        mean, square = known @ off / known.sum(), known @ off**2 / known.sum()
+        return r + unknown * (mean - off), np.sqrt(s**2 + unknown * square)
 
     def solve(self, t):
         live = [i for i, n in enumerate(self.counts) if n]
@@ -384,6 +401,7 @@ WORLDS = {
     "no exploration": {"explore": 0.0},
     "after, arms of their own": {"late": (0, 1), "shared": False},
     "in stretches": {"stretch": 40},
+    "a rare context, arms of their own": {"shared": False, "rare": 37},
     "a least chance": {"least_chance": 0.4},
     "a least chance, after": {"least_chance": 0.4, "late": (0, 1)},
     "a least chance, guard": {"least_chance": 0.4, "guard": True},
@@ -393,13 +411,16 @@ WORLDS = {
 @pytest.mark.parametrize("world", WORLDS)
 def test_the_recipe_written_out(world):
     rest = dict(WORLDS[world])
-    stretch = rest.pop("stretch", 0)
+    stretch, rare = rest.pop("stretch", 0), rest.pop("rare", 0)
     rng = np.random.default_rng(sum(map(ord, world)))
     C, J, p, K, T = 10, 3, 2, 2, 260
     X, r, W = contexts(rng, C, J, p, K, rest.pop("infeasible", False))
     if stretch:
         # Half of the contexts give back, whatever is chosen, the others cost.
         W += np.where(np.arange(C) < C // 2, -0.8, 0.8)[:, None, None]
+    if rare:
+        # The first context can be told from all others, comes every so many rounds, and earns a hundred times as much.
+        X[:, :, 1], r[0] = np.arange(C)[:, None] == 0, [30.0, 60.0, 150.0]
     slow = SlowShadowPrice(J, p, K, **rest)
     late, shared = rest.pop("late", ()), rest.pop("shared", True)
 
@@ -409,6 +430,8 @@ def test_the_recipe_written_out(world):
     policy = tr.ShadowPrice(reward=model(), constraints=K, cost=model() if late else None, **rest)
     for t in range(T):
         c = t // stretch % 2 * (C // 2) + rng.integers(C // 2) if stretch else rng.integers(C)
+        if rare:
+            c = 0 if t % rare == rare - 1 else rng.integers(1, C)
         decision = policy.decide(X[c]) if late else policy.decide(X[c], W[c])
         row = slow.decide(X[c], np.zeros((J, K)) if late else W[c])
         price = decision.trace[shadow_trace.trace_parts(J, K)[5] :][:K]
@@ -424,6 +447,7 @@ def test_the_recipe_written_out(world):
         np.testing.assert_allclose(prices.vector(which), getattr(slow, name), atol=1e-6, err_msg=name)
     assert prices.core[shadow.AVOIDABLE] == slow.avoidable
     assert stretch == 0 or slow.widened > 10
+    assert rare == 0 or slow.times_likened > 3
     assert policy.infeasible.any() == (world == "infeasible")
     assert [int(number) for number in policy._memory.slots] == slow.slots
 

@@ -19,7 +19,7 @@ from tightrope.engine.gpu_arrays import cost_tables, padded_rows
 from tightrope.engine.replication import model_rows
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.kernels import prices, shadow, shadow_solve, shadow_trace, standardised, wander
+from tightrope.kernels import prices, rare, shadow, shadow_solve, shadow_trace, standardised, wander
 from tightrope.kernels.spread import spread_parts
 from tightrope.models import Standardised, hooks
 from tightrope.policies import ShadowPrice
@@ -35,6 +35,7 @@ CONSTANTS = {
     " LEAST_EXCESS MEMORY_SLOT SOLVE_SLOT MOST_NUMBERS LEAST_CAPACITY BUDGET LAST_BUDGETS UNIT_OFF MOST_STEPS",
     shadow_trace: "CHOICE_SLOT",
     wander: "RISES BARELY",
+    rare: "FAR",
     standardised: "ROUNDING LARGEST_RATIO SMALLEST WIDEST CONSTANT UNVARIED UNITS_GROWTH LOOK FIRST_LOOK LOOK_GROWTH DRAWN",
     prices: "FIRST_SMOOTHING LAST_SMOOTHING SMOOTHING_FACTOR STEPS TRIALS SHORTER ENOUGH_DESCENT ENOUGH_GAIN LEAST_CURVATURE SWEEPS"
     " STILL NEGLIGIBLE",

@@ -103,7 +103,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             const int a = ACTION(c, row);
             REAL x[QP], sd;
             load_row<P>(row_of<P>(rows, c, ROWS, a), beliefs.units, BLOCKS > 1 ? a : 0, x);
-            predict_reward(hot, a, x, beliefs.reward, hot.above[row], sd);
+            predict_reward(hot, a, x, beliefs.reward, hot.above[row], sd, hot.mean[row]);
             hot.value[row] = beliefs.explore * sd;
 #if LATE
             REAL z[COST_QP];
@@ -111,6 +111,27 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             predict_costs(hot, a, z, hot.whole[row], hot.hidden[row]);
 #endif
         }
+#if LIKENS
+        // hot.mean has the part of each action that is unknown here, and then by how much its mean is expected to be above the centre.
+        REAL most = 0;
+        LANES_TAKE(row, n) most = fmax(most, fabs(hot.above[row]));
+        bool likens = stands_out(largest_of_lanes(most), beliefs.reward);
+        Known known;
+        if (likens) {
+            lanes_meet();
+            for (int row = 0; row < n; row++) known.add(hot.above[row], hot.mean[row]);
+            likens = known.stand_out(beliefs.reward);
+            lanes_meet();
+        }
+        LANES_TAKE(row, n) {
+            const REAL unknown = hot.mean[row];
+            hot.mean[row] = hot.above[row];
+            if (likens) known.liken(unknown, hot.mean[row], hot.value[row], beliefs.explore);
+        }
+#define EXPECTED_ABOVE(row) hot.mean[row]
+#else
+#define EXPECTED_ABOVE(row) hot.above[row]
+#endif
 #if LATE
         lanes_meet();
         LANES_TAKE(item, n * K) {
@@ -202,7 +223,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         least = -largest_of_lanes(-least);
 #endif
         LANES_TAKE(row, n) {
-            REAL mean = beliefs.reward.centre + hot.above[row], sd = hot.value[row];
+            REAL mean = beliefs.reward.centre + EXPECTED_ABOVE(row), sd = hot.value[row];
 #if K_POLICY > 0
 #if LATE
             REAL variance = sd * sd;

@@ -396,27 +396,40 @@ DEVICE void draw_rounds(const Hot& hot, Cold& cold, const Offers& offers, const 
         const u32 c = cold.sample_contexts[i];
         const int rows = OFFERED(c), its_weight = cold.sample_weights[i];
         Normals normals(own_seed, sample.begun, SOLVE_SLOT);
-        REAL high = -HIGHEST, low = HIGHEST, x[QP];
-        for (int row = 0; row < rows; row++) {
-            const int a = ACTION(c, row);
-            const u32 number = (cold.sample_offsets[i] + row) * NORMALS;
-            REAL mean, sd;
-            load_row<P>(row_of<P>(offers.rows, c, ROWS, a), beliefs.units, BLOCKS > 1 ? a : 0, x);
-            predict_reward(hot, a, x, beliefs.reward, mean, sd);
-            mean += beliefs.reward.centre;
-            sd *= beliefs.explore;
-            high = fmax(high, mean + sd);
-            low = fmin(low, mean - sd);
-            SAMPLED_REWARD(i, row) = mean + sd * normals(number);
+        REAL high, low, most = 0, x[QP];
+        Known known;
+        // Once more where an action stands out, with the others likened to it.
+        for (bool likens = false;; likens = true) {
+            high = -HIGHEST;
+            low = HIGHEST;
+            for (int row = 0; row < rows; row++) {
+                const int a = ACTION(c, row);
+                const u32 number = (cold.sample_offsets[i] + row) * NORMALS;
+                REAL mean, sd, unknown;
+                load_row<P>(row_of<P>(offers.rows, c, ROWS, a), beliefs.units, BLOCKS > 1 ? a : 0, x);
+                predict_reward(hot, a, x, beliefs.reward, mean, sd, unknown);
+                sd *= beliefs.explore;
+                if (likens) {
+                    known.liken(unknown, mean, sd, beliefs.explore);
+                } else {
+                    known.add(mean, unknown);
+                    most = fmax(most, fabs(mean));
+                }
+                mean += beliefs.reward.centre;
+                high = fmax(high, mean + sd);
+                low = fmin(low, mean - sd);
+                SAMPLED_REWARD(i, row) = mean + sd * normals(number);
 #if LATE
-            REAL z[COST_QP], whole, hidden;
-            load_row<COST_P>(row_of<COST_P>(offers.cost_rows, c, COST_ROWS, a), beliefs.cost_units, COST_BLOCKS > 1 ? a : 0, z);
-            predict_costs(hot, a, z, whole, hidden);
-            for (int k = 0; k < K; k++) {
-                const REAL s = (REAL)COST_DRAWS * beliefs.explore * deviation(hot.noise[k], hot.signal[k], whole, hidden);
-                cold.costs[((size_t)i * J + row) * K + k] = mean_cost(hot, a, z, k) + s * normals(number + 1 + k);
-            }
+                REAL z[COST_QP], whole, hidden;
+                load_row<COST_P>(row_of<COST_P>(offers.cost_rows, c, COST_ROWS, a), beliefs.cost_units, COST_BLOCKS > 1 ? a : 0, z);
+                predict_costs(hot, a, z, whole, hidden);
+                for (int k = 0; k < K; k++) {
+                    const REAL s = (REAL)COST_DRAWS * beliefs.explore * deviation(hot.noise[k], hot.signal[k], whole, hidden);
+                    cold.costs[((size_t)i * J + row) * K + k] = mean_cost(hot, a, z, k) + s * normals(number + 1 + k);
+                }
 #endif
+            }
+            if (!LIKENS || likens || !stands_out(most, beliefs.reward) || !known.stand_out(beliefs.reward)) break;
         }
         const REAL range = high - low;
         if (range > (REAL)SAME * fmax(fabs(high), fabs(low))) spread += its_weight * (double)range;

@@ -316,15 +316,37 @@ struct Beliefs {
     Units units, cost_units;
 };
 
-// By how much a reward's mean is above its centre, and the standard deviation that it is drawn with.
-DEVICE void predict_reward(const Hot& hot, int action, const REAL* x, const Spread& s, REAL& above, REAL& sd) {
+// By how much a reward's mean is above its centre, the standard deviation that it is drawn with, and u², the part that is unknown here.
+DEVICE void predict_reward(const Hot& hot, int action, const REAL* x, const Spread& s, REAL& above, REAL& sd, REAL& unknown) {
     const int block = BLOCKS > 1 ? action : 0;
     REAL whole, hidden;
     uncertainty<Q, QP>(hot.inverse + block * Q * QP, x, (REAL)RIDGE, whole, hidden);
     const REAL* theta = hot.theta + block * 2 * QP;
     above = inner_product<QP>(theta, x) - s.centre * inner_product<QP>(theta + QP, x);
     sd = (hot.learnt[block] > 0 ? hot.drawn[block] : (REAL)1) * deviation(s.noise, s.signal, whole, hidden);
+    unknown = whole > 0 ? hidden / whole : (REAL)0;
+    unknown *= unknown;
 }
+
+// What to expect of an action that was never tried where others stand out: see `kernels/rare.py`. `most` is how far the mean of any
+// is from the centre.
+#define LIKENS (BLOCKS > 1 && P > 0)
+struct Known {
+    REAL weight, above, square;
+    DEVICE_MEMBER Known() : weight(0), above(0), square(0) {}
+    DEVICE_MEMBER void add(REAL its_above, REAL unknown) {
+        weight += 1 - unknown;
+        above += (1 - unknown) * its_above;
+        square += (1 - unknown) * (its_above * its_above);
+    }
+    DEVICE_MEMBER bool stand_out(const Spread& s) const { return square > (REAL)(FAR * FAR) * s.signal * weight; }
+    DEVICE_MEMBER void liken(REAL unknown, REAL& its_above, REAL& sd, REAL explore) const {
+        its_above += unknown * (above / weight - its_above);
+        sd = sqrt(sd * sd + explore * explore * (unknown * (square / weight)));
+    }
+};
+
+DEVICE bool stands_out(REAL most, const Spread& s) { return most * most > (REAL)(FAR * FAR) * s.signal; }
 
 #if LATE
 // The same for the costs: first what all of them share, then the mean of cost k.

@@ -24,6 +24,7 @@ from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.draws import uniforms
 from tightrope.kernels.exact_sums import total_after
 from tightrope.kernels.linear_algebra import inner
+from tightrope.kernels.rare import predict_rewards
 from tightrope.kernels.shadow_trace import (
     best_mean,
     draw_values,
@@ -35,7 +36,6 @@ from tightrope.kernels.standardised import (
     look_ahead,
     look_room,
     predict_costs,
-    predict_rewards,
     predictions_room,
 )
 from tightrope.kernels.wander import is_above, rise_after, widened, window_ends

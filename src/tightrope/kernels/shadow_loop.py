@@ -14,7 +14,8 @@ from tightrope.kernels import layout, prices, shadow, shadow_solve, shadow_trace
 from tightrope.kernels.compile import inlined, kernel, released
 from tightrope.kernels.draws import draw_reward, pick, uniforms
 from tightrope.kernels.loops import add_to_tally, chosen_costs, record
-from tightrope.kernels.standardised import ZERO, look_ahead, predict_costs, predict_rewards
+from tightrope.kernels.rare import predict_rewards
+from tightrope.kernels.standardised import ZERO, look_ahead, predict_costs
 
 # Models: the rows of every context (per_context of them, or one for all actions), `flat` and `spread`; and the costs' columns.
 # buffer has room for a row for each action.

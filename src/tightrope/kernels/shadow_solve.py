@@ -6,6 +6,7 @@ import math
 
 from tightrope.kernels import prices
 from tightrope.kernels.compile import inlined, kernel
+from tightrope.kernels.rare import predict_rewards
 from tightrope.kernels.shadow import (
     AT_CAP,
     BUDGET,
@@ -37,7 +38,7 @@ from tightrope.kernels.shadow import (
     typical_size,
 )
 from tightrope.kernels.shadow_trace import two_normals
-from tightrope.kernels.standardised import SMALLEST, ZERO, predict_costs, predict_rewards
+from tightrope.kernels.standardised import SMALLEST, ZERO, predict_costs
 
 
 @kernel

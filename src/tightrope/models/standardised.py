@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.kernels import change, forgetting, standardised
+from tightrope.kernels import change, forgetting, rare, standardised
 from tightrope.kernels import spread as layout
 from tightrope.models import hooks
 from tightrope.models.blocks import BlockModel
@@ -142,6 +142,16 @@ class Standardised(BlockModel):
             self.n_outputs, room,
         )  # fmt: skip
         return means, deviations
+
+    def drawn(self, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
+        """Means of rewards and the deviations that draws need, (n,) each, as compiled decisions have them."""
+        spread, n = self.spread, len(ids)
+        rows = np.empty((1, 0)) if rows is None else rows
+        out = np.empty(2 * n)
+        room = np.empty(standardised.predictions_room(self.n_features + 1, 1))
+        one_row = len(rows) == 1 and n != 1
+        rare.predict_rewards(self.flat, spread, rows.reshape(-1), 0, one_row, ids, out, 0, n, room)
+        return out[:n], out[n:]
 
     def drawn_parts(self, ids: Ids) -> Array:
         """The part of its deviation that each action's reward is drawn with, (n,): what later rounds won't reveal anyway."""

@@ -167,6 +167,11 @@ class Beliefs:
         if self.sampling == "gaps":
             means = _means(self.reward, phi, ids)[:, 0]
             return Rewards(means, np.zeros(len(means)))
+        if self.sampling == "normal" and self.looks_ahead and hooks.compiled(self.reward) == "standardised":
+            drawn = [self.reward.drawn(one, own) for one, own in zip(phi, ids)]
+            return Rewards(
+                np.concatenate([one for one, _ in drawn]), np.concatenate([one for _, one in drawn])
+            )
         parts = hooks.drawn_parts(self.reward, np.concatenate(ids)) if self.looks_ahead else 1.0
         if self.sampling == "members":
             members = _members(self.reward, phi, ids)[:, :, 0]
