@@ -91,7 +91,7 @@ def test_where_the_default_policy_raises_a_concern_a_total_was_above_zero_for_lo
 
 
 def above_for_half(totals, rounds):
-    """Whether some total was above zero for half of the rounds until one of them; between recorded rounds it may have been below."""
+    """Whether some total was above zero for half of the rounds until one of those recorded; in between it may have been below."""
     since = np.zeros(totals.shape[1])
     for t, total in zip(rounds, totals):
         since = np.where(total > 0, np.where(since > 0, since, t), 0)
