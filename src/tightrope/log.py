@@ -326,7 +326,14 @@ class Log(AsFrame):
 
     @cached_property
     def context_groups(self) -> NDArray[np.str_] | None:
-        return None if self.columns.group is None else self.frame.whole(self.columns.group).astype(str)
+        if self.columns.group is None:
+            return None
+        entries = self.frame.whole(self.columns.group)
+        if entries.dtype.kind != "f":
+            return entries.astype(str)
+        # As names: CSV files have no integers.
+        values, codes = np.unique(entries, return_inverse=True)
+        return np.array([action_name(one) for one in values.tolist()])[codes.ravel()]
 
     def context_group(self, i: int) -> str | None:
         groups = self.context_groups

@@ -208,6 +208,79 @@ def test_bad_usage_has_status_2_and_writes_nothing(here, capsys, options, words)
     assert not (here / "none" / "spec.toml").exists()
 
 
+def write_orders(folder):
+    rng = np.random.default_rng(3)
+    lines = ["order,km,zone,warehouse,late"]
+    for i in range(300):
+        zone, house = ("far", "near")[int(rng.random() < 0.7)], ("mid", "big")[int(rng.random() < 0.5)]
+        lines.append(f"{i},{int(rng.integers(1, 90))},{zone},{house},{int(rng.random() < 0.4)}")
+    (folder / "orders.csv").write_text("\n".join(lines) + "\n")
+
+
+ORDERS = [
+    "init",
+    "--from",
+    "orders.csv",
+    "--reward",
+    "late",
+    "--action",
+    "warehouse",
+    "--yes",
+    "--out",
+    "o",
+    *QUICK,
+]
+
+
+def test_a_rule_may_be_among_a_group(tmp_path, monkeypatch, capsys):
+    write_orders(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main([*ORDERS, "--rule", "mid >= 40% among far", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {"role": "group", "what": "zone", "why": "it holds 'far', which a rule is among"} in said[
+        "proposed"
+    ]
+    [used] = said["learnt"]["used"].values()
+    assert used["value"] > 0.35  # a share of the decisions of that group
+    spec = read_spec(tmp_path / "o" / "spec.toml")
+    assert str(spec.rules) == "among group far: mid: at least 40% of that group's decisions"
+    assert spec.rules.groups == ("far", "near")
+
+    served = Experiment(spec, MemoryJournal())
+    served.open()
+    for group, status in (("far", 200), ("near", 200), ("fra", 422)):
+        body = json.dumps({"context": {"km": 3, "zone": "near"}, "group": group}).encode()
+        [answer] = served.process([Op(decide, read_body(body, DecisionRequest))])
+        assert answer.status == status
+    served.close()
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (["mid >= 0.4 among fra"], "no column holds the groups 'fra'. Could be: zone. Use --group COLUMN"),
+        (["mid >= 0.4 among 'far'", "big >= 0.7 among far"], "'among group far: big: at least 70% of that"),
+    ],
+)
+def test_groups_that_are_unknown_and_rules_of_a_group_that_conflict(
+    tmp_path, monkeypatch, capsys, rules, words
+):
+    write_orders(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main([*ORDERS, *(f"--rule={one}" for one in rules)]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "o" / "spec.toml").exists()
+
+
+def test_a_group_needs_a_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--yes", "--rule", "a <= 0.3 among far", *QUICK]) == 2
+    assert (
+        "no column says the group of each row. Use --from TABLE and --group COLUMN."
+        in capsys.readouterr().err
+    )
+
+
 class Terminal:
     """Answers in turn, as people type them."""
 

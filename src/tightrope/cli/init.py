@@ -43,9 +43,9 @@ class Columns:
     usage: Several = ()
     "A column of what was used; may be repeated. Without a table, what each action uses, such as 'minutes:email=1,letter=9'."
     rule: Several = ()
-    "What must hold, such as 'letter <= 0.3' for a share or 'minutes <= 4.5' for an average; may be repeated."
+    "What must hold, such as 'letter <= 0.3' for a share, 'minutes <= 4.5' for an average or 'letter >= 40% among far' for a group; may be repeated."
     group: str | None = None
-    "The column of each row's group, for rules among groups."
+    "The column of each row's group; by default the one that holds the groups of the rules."
     no_usage: Flag = False
     "No column says what was used."
     no_rules: Flag = False

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from tightrope.messages import did_you_mean
 from tightrope.starting import roles
 from tightrope.starting.columns import MOST_VALUES, Column, look
 from tightrope.starting.roles import Part
+from tightrope.starting.rule_text import Used, limited, read_rule, rule_name, rule_of
 
 _GIVEN = "you said so"
 _MOSTLY_MISSING = 0.95
@@ -76,7 +76,9 @@ def propose(
     usage : sequence of str, optional
         Columns of what was used, none of them if empty.
     rules : sequence of str, optional
-        Such as ``"letter <= 0.3"`` or ``"minutes <= 4.5"``; none if empty.
+        Such as ``"letter <= 0.3"``, ``"minutes <= 4.5"`` or ``"letter >= 40% among far"``; none if empty.
+    group
+        The column of each row's group; by default the column that holds the groups which rules are among.
 
     Raises
     ------
@@ -91,16 +93,18 @@ def propose(
             missing = f"there is no column {given!r}{did_you_mean(given, columns)}"
             raise InvalidInput(f"{missing}; it has: {', '.join(columns)}", within=str(path))
     stated, parts = _outcome(columns, path, action, reward, label, success)
+    of_groups = _groups(columns, path, stated, rules or (), group)
+    group = of_groups.what if of_groups is not None else None
     used, why_used = _usage(frame, columns, stated, usage, group)
     history = History(file=file, **stated, usage=used, group=group)
     log = history.of(frame)
-    parts += why_used
-    if group is not None:
-        parts.append(Part("group", group, _GIVEN))
+    parts += [*why_used, *([] if of_groups is None else [of_groups])]
     if log.left_out:
         lacking = "they lack the action, the reward or what was used"
         parts.append(Part("left out", f"{log.left_out:,} rows", lacking))
-    declared, why = _context(frame, columns, history, context)
+    # A group that was found among the columns is also known before a decision; one that was named may be a protected attribute.
+    also = () if of_groups is None or of_groups.why == _GIVEN else (of_groups.what,)
+    declared, why = _context(frame, columns, history, context, also)
     if not declared:
         nothing = "no column is left that could be known before a decision; name one with --context"
         raise InvalidInput(nothing, within=str(path))
@@ -200,14 +204,46 @@ def _usage(
     return {one.what: one.what for one in found}, found
 
 
+# --- groups ---
+
+
+def _groups(
+    columns: Mapping[str, Column],
+    path: Path,
+    stated: Mapping[str, Any],
+    rules: Sequence[str],
+    group: str | None,
+) -> Part | None:
+    """The column of each row's group, and why: the one that was named, or the only one that holds the groups of the rules."""
+    if group is not None:
+        return Part("group", group, _GIVEN)
+    named = dict.fromkeys(one for text in rules for one in read_rule(text).among)
+    if not named:
+        return None
+    taken = {*History(file="", **stated).needed()}
+    free = [one for one in columns.values() if one.name not in taken and roles.is_choice(one)]
+    holding = [one for one in free if {*named} <= {*map(action_name, one.values)}]
+    if len(holding) == 1:
+        found = holding[0]
+        return Part("group", found.name, f"it holds {_listed([*named])}, which a rule is among")
+    listed = ", ".join(one.name for one in holding or free)
+    words = "several columns hold" if holding else "no column holds"
+    could = f" Could be: {listed}." if listed else ""
+    raise InvalidInput(f"{path}: {words} the groups {_listed([*named])}.{could}", remedy="Use --group COLUMN")
+
+
 # --- context ---
 
 
 def _context(
-    frame: Frame, columns: Mapping[str, Column], history: History, given: Sequence[str]
+    frame: Frame, columns: Mapping[str, Column], history: History, given: Sequence[str], also: Sequence[str]
 ) -> tuple[dict[str, Any], list[Part]]:
-    """What callers send, as declarations for an encoder, and why; and what is left out, and why."""
-    taken = {*history.needed()}
+    """What callers send, as declarations for an encoder, and why; and what is left out, and why.
+
+    The column of the group is part of the context only if it is named in `given` or `also`.
+    """
+    taken = {*history.needed()} - {*also}
+    taken -= {history.group} & {*given}
     leaks: list[str] = []
     late: dict[str, str] = {}
     if isinstance(history.reward, str):
@@ -218,7 +254,7 @@ def _context(
     parts: list[Part] = []
     for name in given or columns:
         if name in taken:
-            if given and name != history.group:
+            if given:
                 taken_as = "that column is the action, the reward or what was used"
                 raise InvalidInput(taken_as, within=f"--context {name}")
             continue
@@ -275,18 +311,16 @@ def _declared(column: Column) -> tuple[dict[str, Any], str]:
 
 # --- rules ---
 
-_RULE = re.compile(r"\s*(?P<name>.+?)\s*(?P<sign><=|>=|≤|≥)\s*(?P<limit>[-+0-9.,eE%]+)\s*")
-
 
 def _rules(log: Log, given: Sequence[str] | None) -> tuple[list[dict[str, Any]], list[Part]]:
     """The rules as a spec states them, and why."""
     used = {name: _used(log, name) for name in log.columns.usage}
     if given is not None:
-        made = [rule_of(text, log.action_names, used) for text in given]
+        made = [rule_of(text, log.action_names, used, groups=groups_of(log)) for text in given]
         return made, [Part("rule", rule_name(one), _GIVEN) for one in made]
     made, parts = [], []
     for name, one in used.items():
-        made.append(_limited(name, "at_most", _rounded_up(one.average), one))
+        made.append(limited(name, "at_most", _rounded_up(one.average), one))
         logged = "what was used on average in the table" if one.stated else "the average over all actions"
         why = f"{logged}: {one.average:.4g} per decision. Set it to what there really is"
         parts.append(Part("rule", rule_name(made[-1]), why))
@@ -296,15 +330,6 @@ def _rules(log: Log, given: Sequence[str] | None) -> tuple[list[dict[str, Any]],
     made.append({"kind": "capacity", "action": favourite, "at_most": share})
     why += " The table can't say whether there is room for more: change the limit, or remove the rule"
     return made, [Part("rule", rule_name(made[0]), why)]
-
-
-class Used(NamedTuple):
-    """What is known about a usage that rules may limit."""
-
-    low: float
-    high: float
-    stated: dict[str, Any]  # what a rule says about it besides the limit
-    average: float = 0.0
 
 
 def _used(log: Log, usage: str) -> Used:
@@ -331,40 +356,9 @@ def _favourite(log: Log) -> tuple[str, float, str]:
     return best, rounded, f"it earned most on average, and had {share:.1%} of the rows."
 
 
-def rule_of(text: str, actions: Sequence[str], used: Mapping[str, Used], remedy: str = "") -> dict[str, Any]:
-    """``"letter <= 0.3"`` as a spec states it: the share of an action, or the average of a usage."""
-    name, side, limit = read_rule(text)
-    if name in actions:
-        return {"kind": "capacity" if side == "at_most" else "share", "action": name, side: limit}
-    if name not in used:
-        known = [*actions, *used]
-        what = f"{name!r} is neither an action nor something that is used{did_you_mean(name, known)}"
-        raise InvalidInput(f"rule {text!r}: {what}; known: {', '.join(known)}{remedy}")
-    return _limited(name, side, limit, used[name])
-
-
-def _limited(name: str, side: str, limit: float, used: Used) -> dict[str, Any]:
-    kind, ends = "budget" if side == "at_most" else "mean", [min(0.0, used.low), max(used.high, limit)]
-    return {"kind": kind, "name": name, side: limit, "range": ends, **used.stated}
-
-
-def read_rule(text: str) -> tuple[str, str, float]:
-    """What is limited, on which side, and at what."""
-    form = "be NAME <= NUMBER or NAME >= NUMBER, such as 'letter <= 0.3'"
-    if (match := _RULE.fullmatch(text)) is None:
-        raise InvalidInput(field="a rule", must=form, got=text)
-    try:
-        limit = float(match["limit"].rstrip("%").replace(",", "."))
-    except ValueError:
-        raise InvalidInput(field="a rule", must=form, got=text) from None
-    side = "at_most" if match["sign"] in ("<=", "≤") else "at_least"
-    return match["name"].strip("'\""), side, limit / (100.0 if match["limit"].endswith("%") else 1.0)
-
-
-def rule_name(rule: Mapping[str, Any]) -> str:
-    """A rule in a few words, such as ``letter >= 0.1``."""
-    what = rule.get("action", rule.get("name"))
-    return f"{what} <= {rule['at_most']:g}" if "at_most" in rule else f"{what} >= {rule['at_least']:g}"
+def groups_of(log: Log) -> list[str]:
+    """The groups that rows of a log belong to, sorted; none if no column says them."""
+    return [] if log.context_groups is None else np.unique(log.context_groups).tolist()
 
 
 def _rounded_up(value: float) -> float:
