@@ -258,6 +258,6 @@ def test_an_unknown_group_is_refused_with_the_groups_that_there_are(rule, given,
 def test_groups_that_two_columns_hold_are_not_guessed():
     table = orders()
     with pytest.raises(
-        InvalidInput, match="several columns hold the groups 'far'. Could be: zone, zone_before"
+        InvalidInput, match=r"several columns hold the groups 'far'\. Could be: zone, zone_before"
     ):
         proposed({**table, "zone_before": table["zone"]}, rules=["mid >= 40% among far"])
