@@ -43,7 +43,7 @@ class Columns:
     usage: Several = ()
     "A column of what was used; may be repeated. Without a table, what each action uses, such as 'minutes:email=1,letter=9'."
     rule: Several = ()
-    "What must hold: 'letter <= 0.3' (a share), 'minutes <= 4.5' (an average), 'letter >= 40% among far' (in a group); may be repeated."
+    "What must hold: 'letter <= 0.3', 'minutes <= 4.5' on average, or 'letter >= 40% among far' in a group; may be repeated."
     group: str | None = None
     "The column of each row's group; by default the one that holds the groups of the rules."
     no_usage: Flag = False
