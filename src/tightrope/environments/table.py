@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.encoder import Encoder
+from tightrope.environments.action_models import chance_model, judged, ridge_by_action
 from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InvalidInput
 from tightrope.files import replacing, write, write_json
@@ -32,8 +33,6 @@ _RARE, _RARE_SHARE = 0.01, 0.05
 _CLIPPED_SHARE = 0.01
 _ROUNDING = 1e-10
 _FOLDS = 5
-_MOST_JUDGED = 20_000
-_FREE = 1e-3  # the penalty of an intercept, so that even an action that was never taken has a finite one
 
 
 class WeakEvidence(UserWarning):
@@ -303,11 +302,6 @@ def few_rows(log: Log, therefore: str) -> list[str]:
     ]
 
 
-def _judged(n: int) -> Any:
-    """The rows on which fits are judged: all of them, or a fixed sample."""
-    return np.random.default_rng(0).choice(n, _MOST_JUDGED, replace=False) if n > _MOST_JUDGED else slice(n)
-
-
 class _Fits:
     def __init__(self, table: Contexts, log: Log, ridge: float, units: Codes, judge: bool) -> None:
         codes, actions = log.actions, log.action_names
@@ -317,7 +311,7 @@ class _Fits:
         if not judge:
             return
         self.doubts += few_rows(log, "its means are a guess")
-        chances = chance_model(table.x, codes, len(actions))(table.x[_judged(len(table.x))])
+        chances = chance_model(table.x, codes, len(actions))(table.x[judged(len(table.x))])
         for one, share in zip(actions, (chances < _RARE).mean(axis=0)):
             if share > _RARE_SHARE:
                 self.doubts.append(
@@ -366,51 +360,6 @@ class _Fits:
                 f"the fit of {name!r} predicts unseen rows no better than each action's average "
                 f"(squared error {error / y.size:.4g} against {average_error / y.size:.4g})"
             )
-
-
-def ridge_by_action(x: Array, codes: Codes, y: Array, n_actions: int, ridge: float) -> Array:
-    """Coefficients (J, p) of each action's rows of y on x, whose first feature is 1, without penalty; 0 where there are no rows."""
-    penalty = np.diag(np.append(0.0, np.full(x.shape[1] - 1, ridge)))
-    fitted = np.zeros((n_actions, x.shape[1]))
-    for j in range(n_actions):
-        rows = codes == j
-        if rows.any():
-            fitted[j] = np.linalg.solve(x[rows].T @ x[rows] + penalty, x[rows].T @ y[rows])
-    return fitted
-
-
-def chance_model(x: Array, codes: Codes, n_actions: int, penalty: float = 1.0) -> Callable[[Array], Array]:
-    """The chance of each action by its context, (n, J) for rows (n, p): a logistic model with a ridge penalty.
-
-    The first feature is 1 and hardly penalised, so a large penalty leaves each action its share of the rows.
-    """
-    from scipy.optimize import minimize
-
-    rows = _judged(len(x))
-    x, codes = x[rows], codes[rows]
-    taken = np.eye(n_actions)[codes]
-    ridge = np.append(_FREE, np.full(x.shape[1] - 1, penalty))
-
-    def loss(flat: Array) -> tuple[float, Array]:
-        theta = flat.reshape(n_actions, -1)
-        scores = x @ theta.T
-        scores -= scores.max(axis=1, keepdims=True)
-        log_chances = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
-        gradient = (np.exp(log_chances) - taken).T @ x + ridge * theta
-        return float(-(taken * log_chances).sum() + 0.5 * (ridge * theta**2).sum()), gradient.ravel()
-
-    # After a few dozen steps the remaining error is far below that of the fit.
-    start = np.zeros(n_actions * x.shape[1])
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
-    theta = found.x.reshape(n_actions, -1)
-
-    def chances(rows: Array) -> Array:
-        scores = rows @ theta.T
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        shares: Array = odds / odds.sum(axis=1, keepdims=True)
-        return shares
-
-    return chances
 
 
 def _usage(

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import lp
-from tightrope.environments.table import chance_model, ridge_by_action
+from tightrope.environments.action_models import chance_model, ridge_by_action
 from tightrope.intervals import mean_interval
 from tightrope.log import Log
 from tightrope.offpolicy.estimators import degrees_of_freedom, interval
