@@ -148,7 +148,10 @@ def test_labels_and_rewards_of_every_action():
         ({"success": "perhaps"}, "must hold --success 'perhaps', but it holds 'no', 'yes'|'yes', 'no'"),
         ({"context": ["recovered"]}, "that column is the action, the reward or what was used"),
         ({"reward": ["a=age", "smoker"]}, "^reward must be ACTION=COLUMN for every action"),
-        ({"action": "visit_id", "reward": ["smoker"]}, "300 different values, but at most 50 can be actions"),
+        (
+            {"action": "visit_id", "reward": ["smoker"]},
+            "300 different values in 300 rows, but at most 1,000 can be actions",
+        ),
     ],
 )
 def test_what_can_not_be_is_refused_with_what_could(given, words):

@@ -37,9 +37,13 @@ FOLDS = 5
 SPLITS, FEW_ROWS = 3, 5000
 LEAST_ROWS = 50
 MOST_ROWS = 20_000
+# Of tables with many actions fewer rows are used: so many numbers at most, of every row, action, and reward or rule.
+MOST_CELLS = 8_000_000
+_FEW_CELLS = 1_000_000  # with more, folds are split once
 LEAST_CHANCE = 0.02  # smaller probabilities of the action taken are raised to this: weights stay below 50
 # Penalties on the slopes of the action probabilities: from as much dependence on the context as the rows show to hardly any.
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e5)
+_MANY_ACTIONS = 50
 _RIDGE = 1.0
 
 
@@ -156,8 +160,12 @@ class LearntValue:
         }
 
 
-def learnt_value(rows: Rows, rules: Rules | None, *, seed: int = 0) -> LearntValue:
+def learnt_value(
+    rows: Rows, rules: Rules | None, *, seed: int = 0, decided: Array | None = None
+) -> LearntValue:
     """Estimate what a policy learnt from the rows earns, by cross-fitting.
+
+    `decided` are the rewards of all decisions in the table, if `rows` are only some of them.
 
     Raises
     ------
@@ -165,7 +173,8 @@ def learnt_value(rows: Rows, rules: Rules | None, *, seed: int = 0) -> LearntVal
         No policy keeps the rules on the rows of some folds.
     """
     found: list[_Split] = []
-    for r in range(SPLITS if len(rows) <= FEW_ROWS else 1):
+    short = len(rows) <= FEW_ROWS and rows.known.size <= _FEW_CELLS
+    for r in range(SPLITS if short else 1):
         # The penalty that is best for one split is best for the others, up to chance.
         penalties = (found[0].penalty,) if found else PENALTIES
         found.append(_once(rows, rules, np.random.default_rng([seed, r]), penalties))
@@ -177,14 +186,15 @@ def learnt_value(rows: Rows, rules: Rules | None, *, seed: int = 0) -> LearntVal
         beyond = [float(units.means(np.full(K, end))[k]) for end in astuple(over[k])]
         mean, *ends = (column.limit + column.sign * one for one in beyond)
         used.append(Estimate(mean, min(ends), max(ends)))
-    table = None if rows.actions is None else Estimate(*map(float, mean_interval(rows.rewards)))
+    earned = rows.rewards if decided is None else decided
+    table = None if rows.actions is None else Estimate(*map(float, mean_interval(earned)))
     return LearntValue(
         policy=policy,
         mix=mix,
         table=table,
         used=tuple(used),
         learnt=tuple(one for run in found for one in run.learnt),
-        rows=min(len(rows), MOST_ROWS),
+        rows=len(rows),
         clipped=float(np.mean([run.clipped for run in found])),
     )
 
@@ -208,7 +218,7 @@ class _Split(NamedTuple):
 
 
 def _once(rows: Rows, rules: Rules | None, rng: np.random.Generator, penalties: tuple[float, ...]) -> _Split:
-    rows = rows.at(rng.permutation(len(rows))[:MOST_ROWS])
+    rows = rows.at(rng.permutation(len(rows)))
     n = len(rows)
     cost_range = np.zeros((0, 2)) if rules is None else rules.cost_range
     fold = np.arange(n) % FOLDS
@@ -239,24 +249,33 @@ def _chances(rows: Rows, fold: NDArray[np.int64], penalties: tuple[float, ...]) 
     n, J = rows.known.shape[:2]
     if rows.actions is None:
         return np.ones((n, J)), penalties[0]
-    found, logs = [], []
-    for penalty in penalties:
+    found: list[Array] = []
+    logs: list[Array] = []
+    for penalty in reversed(penalties):
         chances = np.zeros((n, J))
         for f in range(FOLDS):
             model = chance_model(rows.x[fold != f], rows.actions[fold != f], J, penalty)
             chances[fold == f] = model(rows.x[fold == f])
         found.append(chances)
         logs.append(np.log(np.maximum(np.finfo(float).tiny, chances[np.arange(n), rows.actions])))
+        if J > _MANY_ACTIONS and not _near(logs[-1], max(logs, key=np.sum)):
+            break  # smaller penalties follow the noise even more, and each takes a minute
     best = max(logs, key=np.sum)
-    near = [(best - one).mean() <= (best - one).std() / np.sqrt(n) for one in logs]
-    i = near.index(True)
-    return found[i], penalties[i]
+    i = max(i for i, one in enumerate(logs) if _near(one, best))
+    return found[i], penalties[-1 - i]
+
+
+def _near(logs: Array, best: Array) -> bool:
+    """Whether a model predicts the actions within one standard error of the best."""
+    return bool((best - logs).mean() <= (best - logs).std() / np.sqrt(len(best)))
 
 
 def rows_of(spec: Spec, log: Log) -> Rows:
-    """The rows of a log as a spec reads them: features by its encoder, costs by its rules."""
+    """The rows of a log as a spec reads them: features by its encoder, costs by its rules. Of many rows a fixed sample."""
     assert spec.encoder is not None
     log, rules = log.for_actions(spec.actions), spec.rules
+    numbers = len(spec.actions) * (1 + (0 if rules is None else rules.n_constraints))
+    log = log.sample(min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // numbers)))
     n, J, K = len(log), len(spec.actions), 0 if rules is None else rules.n_constraints
     actions = None if log.tells_all else log.actions
     known, costs, force = np.zeros((n, J, K)), None, np.ones((n, K))

@@ -29,6 +29,7 @@ from tightrope.starting.text import SPEC
 
 PAGE, SUMMARY = "index.html", "summary.json"
 _RULES_SAID = 3
+_ACTIONS_SHOWN = 30
 _CLIPPED_SHARE = 0.01
 
 
@@ -77,16 +78,22 @@ class Start:
         subtitle = f"{size}, by guesses of how often each succeeds"
         if self.proposal is not None:
             file = Path(self.proposal.history.file).name
-            subtitle = f"{len(self.proposal.log):,} rows of {file}, {size}"
+            subtitle = f"{self.proposal.n_rows:,} rows of {file}, {size}"
+            if self.proposal.sampled:
+                subtitle += (
+                    f"; estimates and simulations from {len(self.proposal.log):,} rows drawn at random"
+                )
         page = Report(f"First look at {self.spec.name}", subtitle)
         head, *rows = zip(*self._action_columns())
+        most_taken = np.argsort(-self.run.shares.mean[-1], kind="stable")[:_ACTIONS_SHOWN]
         page.template(
             "tightrope.starting/page.html",
             **self._found(),
             words=self.words(),
             rules=[] if self.spec.rules is None else self._rule_rows(self.spec.rules),
             action_head=head,
-            action_rows=rows,
+            action_rows=[rows[j] for j in sorted(most_taken.tolist())],
+            n_actions=len(rows),
             file=file,
             doubts=[f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts],
         )
@@ -202,7 +209,8 @@ def _learnt(spec: Spec, proposal: Proposal, doubts: list[str]) -> LearntValue | 
         doubts.append(f"{few}; at least {LEAST_ROWS} are required")
         return None
     try:
-        found = learnt_value(rows_of(spec, proposal.log), spec.rules)
+        decided = None if proposal.log.tells_all else proposal.log.rewards
+        found = learnt_value(rows_of(spec, proposal.log), spec.rules, decided=decided)
     except InfeasibleProblem:
         unknown = "what a policy learnt from the table would earn is not known"
         doubts.append(f"{unknown}: in parts of the table no policy keeps the rules")

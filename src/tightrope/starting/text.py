@@ -14,7 +14,7 @@ import msgspec
 
 from tightrope import templates
 from tightrope.log import LogColumns
-from tightrope.starting.proposal import Proposal, groups_of
+from tightrope.starting.proposal import MOST_ROWS, Proposal, groups_of
 from tightrope.starting.rule_text import rule_name
 from tightrope.toml import key_text, value_text
 
@@ -27,6 +27,7 @@ def spec_text(proposal: Proposal, *, rounds: int, replications: int, asked: str)
     history = proposal.history
     stated = {name: getattr(history, name) for name in ("file", *LogColumns.__struct_fields__)}
     table = {name: value for name, value in stated.items() if value not in (None, {})}
+    sample = {"rows": MOST_ROWS} if proposal.sampled else {}
     grouped = any("among" in one for one in proposal.rules)
     data = {
         "name": proposal.name,
@@ -34,7 +35,7 @@ def spec_text(proposal: Proposal, *, rounds: int, replications: int, asked: str)
         "groups": groups_of(proposal.log) if grouped else [],
         "reward": {"range": list(proposal.reward_range)},
         "rule": proposal.rules,
-        "environment": {"kind": "table", **table},
+        "environment": {"kind": "table", **table, **sample},
         "simulation": {"rounds": rounds, "replications": replications},
         "warm_start": table,
     }
