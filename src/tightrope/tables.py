@@ -147,7 +147,7 @@ def _add(parts: dict[str, list[Any]], batch: Any, texts: set[str]) -> str | None
                 continue
             except pyarrow.lib.ArrowInvalid:
                 if parts[name]:
-                    return name
+                    return str(name)
                 texts.add(name)
         parts[name].append(column.dictionary_encode())
     return None

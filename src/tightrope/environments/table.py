@@ -30,7 +30,8 @@ PerAction: TypeAlias = Mapping[Any, str | float]
 
 FEW_ROWS = 30
 _NAMED = 5  # so many actions are named in doubts about each; of more only their number is said
-_RARE, _RARE_SHARE = 0.01, 0.05
+_RARE, _RARE_SHARE = 0.01, 0.05  # chances; of many actions, a tenth of an even share is rare
+_OF_EVEN = 0.1
 _CLIPPED_SHARE = 0.01
 _ROUNDING = 1e-10
 _FOLDS = 5
@@ -148,8 +149,8 @@ def table_of(
     own unit, with Gaussian noise as wide as the residuals of the fit.
     """
     table = Contexts(log, context, most)
-    least, most = float(log.rewards.min()), float(log.rewards.max())
-    low, scale = (least, most - least or 1.0) if least < 0.0 or most > 1.0 else (0.0, 1.0)
+    worst, best = float(log.rewards.min()), float(log.rewards.max())
+    low, scale = (worst, best - worst or 1.0) if worst < 0.0 or best > 1.0 else (0.0, 1.0)
     inside = log.rewards if (low, scale) == (0.0, 1.0) else (log.rewards - low) / scale
     fits: _Fits | None = None
     if log.tells_all:
@@ -325,15 +326,16 @@ class _Fits:
             return
         self.doubts += few_rows(log, "means are a guess")
         chances = chance_model(table.x, codes, len(actions))(table.x[judged(len(table.x))])
-        shares = (chances < _RARE).mean(axis=0)
+        least = min(_RARE, _OF_EVEN / len(actions))
+        shares = (chances < least).mean(axis=0)
         rare = [(one, share) for one, share in zip(actions, shares.tolist()) if share > _RARE_SHARE]
         if len(rare) > _NAMED:
-            said = f"{len(rare):,} of {len(actions):,} actions have a chance below {_RARE:.0%}"
+            said = f"{len(rare):,} of {len(actions):,} actions have a chance below {100 * least:.2g}%"
             where = f"in more than {_RARE_SHARE:.0%} of the rows"
             self.doubts.append(f"{said} {where}: their means are extrapolated there")
             return
         for one, share in rare:
-            said = f"action {one!r} has a chance below {_RARE:.0%} in {share:.0%} of the rows"
+            said = f"action {one!r} has a chance below {100 * least:.2g}% in {share:.0%} of the rows"
             self.doubts.append(f"{said}: its means are extrapolated there")
 
     def fit(
@@ -358,7 +360,7 @@ class _Fits:
     def expected(self, y: Array) -> Array:
         """What each row is expected to have, (n,), where y in [0, 1] is what it has."""
         fitted = self._coefficients(y, np.ones(y.size, dtype=bool))[self._codes]
-        return np.clip(np.einsum("ij,ij->i", self._table.x, fitted), 0.0, 1.0)
+        return np.asarray(np.clip(np.einsum("ij,ij->i", self._table.x, fitted), 0.0, 1.0))
 
     def _coefficients(self, y: Array, seen: NDArray[np.bool_]) -> Array:
         x, codes = self._table.x[seen], self._codes[seen]

@@ -35,12 +35,13 @@ from tightrope.validation import Array
 FOLDS = 5
 # A short table is split into folds several times, because the split itself is random.
 SPLITS, FEW_ROWS = 3, 5000
-LEAST_ROWS = 50
+LEAST_ROWS, LEAST_EACH = 50, 5  # of a table, and of it for each action
 MOST_ROWS = 20_000
 # Of tables with many actions fewer rows are used: so many numbers at most, of every row, action, and reward or rule.
 MOST_CELLS = 8_000_000
 _FEW_CELLS = 1_000_000  # with more, folds are split once
-LEAST_CHANCE = 0.02  # smaller probabilities of the action taken are raised to this: weights stay below 50
+# Smaller probabilities of the action taken are raised to this, or to a fifth of an even share: weights stay below 50, or 5 J.
+LEAST_CHANCE, _OF_EVEN = 0.02, 0.2
 # Penalties on the slopes of the action probabilities: from as much dependence on the context as the rows show to hardly any.
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e5)
 _MANY_ACTIONS = 50
@@ -147,7 +148,7 @@ class LearntValue:
     used: tuple[Estimate, ...]  # by column of the rules, in the rule's units per decision that it counts
     learnt: tuple[Learnt, ...]  # the policy of each fold, of each split
     rows: int  # how many were used
-    clipped: float  # the share of rows whose action had a probability below 0.02
+    clipped: float  # the share of rows whose action had a probability below `least_chance`
 
     def as_data(self, rules: Rules | None) -> dict[str, Any]:
         names = () if rules is None else rules.names
@@ -226,8 +227,17 @@ def _once(rows: Rows, rules: Rules | None, rng: np.random.Generator, penalties: 
     pairs = combinations_with_replacement(range(FOLDS), 2)
     learnt = {(f, g): Learnt.of(rows.at((fold != f) & (fold != g)), cost_range) for f, g in pairs}
     policy, mix = (_judged(rows, fold, learnt, chances, fixed=fixed) for fixed in (False, True))
-    rare = 0.0 if rows.actions is None else float((chances[np.arange(n), rows.actions] < LEAST_CHANCE).mean())
+    rare = (
+        0.0
+        if rows.actions is None
+        else float((chances[np.arange(n), rows.actions] < least_chance(rows.known.shape[1])).mean())
+    )
     return _Split(policy, mix, [learnt[f, f] for f in range(FOLDS)], rare, penalty)
+
+
+def least_chance(n_actions: int) -> float:
+    """The least probability that weights are made of."""
+    return min(LEAST_CHANCE, _OF_EVEN / n_actions)
 
 
 def _averaged(splits: list[_Mean]) -> Estimate:
@@ -270,12 +280,17 @@ def _near(logs: Array, best: Array) -> bool:
     return bool((best - logs).mean() <= (best - logs).std() / np.sqrt(len(best)))
 
 
+def most_rows(spec: Spec) -> int:
+    """How many rows of a table are used."""
+    numbers = len(spec.actions) * (1 + (0 if spec.rules is None else spec.rules.n_constraints))
+    return min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // numbers))
+
+
 def rows_of(spec: Spec, log: Log) -> Rows:
     """The rows of a log as a spec reads them: features by its encoder, costs by its rules. Of many rows a fixed sample."""
     assert spec.encoder is not None
     log, rules = log.for_actions(spec.actions), spec.rules
-    numbers = len(spec.actions) * (1 + (0 if rules is None else rules.n_constraints))
-    log = log.sample(min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // numbers)))
+    log = log.sample(most_rows(spec))
     n, J, K = len(log), len(spec.actions), 0 if rules is None else rules.n_constraints
     actions = None if log.tells_all else log.actions
     known, costs, force = np.zeros((n, J, K)), None, np.ones((n, K))
@@ -373,7 +388,7 @@ def _parts(one: Learnt, rows: Rows, chances: Array, *, fixed: bool) -> tuple[Arr
         fitted = np.column_stack([earned, used])
         return fitted, np.zeros_like(fitted), np.ones(len(rows))
     at = np.arange(len(rows)), rows.actions
-    weights = pi[at] / np.maximum(LEAST_CHANCE, chances[at])
+    weights = pi[at] / np.maximum(least_chance(rows.known.shape[1]), chances[at])
     done = costs[at] if rows.costs is None else rows.costs
     missed = np.where(rows.unknown(), done - costs[at], 0.0)
     fitted = np.column_stack([(pi * rewards).sum(axis=1) - used @ prices, used])

@@ -23,7 +23,15 @@ from tightrope.report import Report, format_number
 from tightrope.result import Result, write_summary
 from tightrope.rules import Rules
 from tightrope.spec import Spec, make_spec
-from tightrope.starting.learnt_value import LEAST_CHANCE, LEAST_ROWS, LearntValue, learnt_value, rows_of
+from tightrope.starting.learnt_value import (
+    LEAST_EACH,
+    LEAST_ROWS,
+    LearntValue,
+    learnt_value,
+    least_chance,
+    most_rows,
+    rows_of,
+)
 from tightrope.starting.proposal import Proposal
 from tightrope.starting.text import SPEC
 
@@ -203,10 +211,14 @@ def start(
 
 def _learnt(spec: Spec, proposal: Proposal, doubts: list[str]) -> LearntValue | None:
     """What a policy learnt from the table would earn; None, and a doubt, if the table can't say."""
-    n = len(proposal.log)
-    if n < LEAST_ROWS:
-        few = f"{n} rows are too few to estimate what a policy learnt from them would earn"
-        doubts.append(f"{few}; at least {LEAST_ROWS} are required")
+    n, J = min(len(proposal.log), most_rows(spec)), len(spec.actions)
+    least = max(LEAST_ROWS, LEAST_EACH * J)
+    if n < least:
+        few = (
+            f"{n:,} rows are too few to estimate what a policy learnt from them would earn with {J:,} actions"
+        )
+        most = "; more rows can't be used with so many actions" if n < len(proposal.log) else ""
+        doubts.append(f"{few}; at least {least:,} are required{most}")
         return None
     try:
         decided = None if proposal.log.tells_all else proposal.log.rewards
@@ -216,7 +228,7 @@ def _learnt(spec: Spec, proposal: Proposal, doubts: list[str]) -> LearntValue | 
         doubts.append(f"{unknown}: in parts of the table no policy keeps the rules")
         return None
     if found.clipped > _CLIPPED_SHARE:
-        rare = f"what was done had a chance below {LEAST_CHANCE:.0%} in {found.clipped:.0%} of the rows"
+        rare = f"what was done had a chance below {100 * least_chance(J):.2g}% in {found.clipped:.0%} of the rows"
         doubts.append(f"{rare}: what a policy would earn there is extrapolated")
     return found
 
