@@ -71,7 +71,7 @@ def init(
     no_open: Flag = False,
     output: Output = DEFAULT,
 ) -> None:
-    """Start here: turn a table, or answers to a few questions, into a spec with comments, a first simulation and a page about it.
+    """Turn a table, or answers to a few questions, into a spec with comments, a first simulation and a page about it.
 
     A table has a row for each past decision: what was known, what was done, what it earned, perhaps what it used. Or it has the
     reward of every action in each row, or the right one as a label. The command proposes what each column is, and says why; options
