@@ -12,8 +12,6 @@ from tightrope.errors import InvalidInput
 from tightrope.starting.columns import look
 from tightrope.tables import read_table
 
-pytest.importorskip("pyarrow")
-
 ROWS = [
     "id;price;text;flag;late;words;gap;many",
     *(
