@@ -104,7 +104,7 @@ def test_table_and_spec_are_read_once_on_the_way_to_a_service(made, here):
 
 
 def test_everything_is_in_the_folder_and_works_for_all_commands(here, told, capsys):
-    assert {"spec.toml", "index.html", "summary.json", "simulation.png"} == {
+    assert {"spec.toml", "index.html", "summary.json", "simulation.png", "what-if.png"} == {
         one.name for one in (here / "out").iterdir()
     }
     spec = read_spec(here / "out" / "spec.toml")
@@ -147,6 +147,7 @@ def test_the_page_says_what_was_found(here):
         "First look at visits",
         "400 rows of visits.csv, 2 actions",
         "nurse_hours: at most",
+        "What if the limit of nurse_hours were another",
         "What the columns were taken for",
         "it names the row",
         "tightrope tune spec.toml",
@@ -177,6 +178,15 @@ def test_machines_are_told_the_same(told):
     [best] = [one for one in told["words"] if "the best policy earns" in one]
     assert "optimum of the simulated world" in best
     assert not any("any policy could" in one for one in told["words"])
+    curve = told["curve"]
+    [today] = [
+        row for row in curve["rows"] if row["value"] == pytest.approx(told["simulated_optimum"], abs=1e-9)
+    ]
+    assert (curve["rule"], len(curve["rows"])) == ("nurse_hours", 21)
+    assert today["price"] > 0.0
+    assert learnt["over_table"]["low"] < learnt["over_table"]["value"] < learnt["over_table"]["high"]
+    assert learnt["over_fixed_mix"]["low"] < learnt["over_fixed_mix"]["high"]
+    assert any("per decision than the table's own decisions did (95 %: " in one for one in told["words"])
     assert any("'nurse_hours': a tenth more would earn 0.0" in one for one in told["words"])
     assert told["page"].endswith("index.html")
 

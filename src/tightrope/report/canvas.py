@@ -68,7 +68,7 @@ def blank_figure(height: float) -> Figure:
 
     from tightrope.report.shown_figure import ShownFigure
 
-    figure = ShownFigure(figsize=(WIDTH / 72.0, height / 72.0), dpi=72)
+    figure = ShownFigure(figsize=(WIDTH / 72.0, height / 72.0), dpi=72, facecolor=LIGHT["paper"])
     FigureCanvasAgg(figure)
     return figure
 

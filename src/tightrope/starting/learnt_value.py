@@ -145,6 +145,8 @@ class LearntValue:
     policy: Estimate  # of θ (see the module): its reward per decision
     mix: Estimate  # the same of the best fixed mix of actions, which does not look at the context
     table: Estimate | None  # what the decisions in the table earned; None if it has no decisions
+    over_mix: Estimate  # how much more the policy earns than the best fixed mix, row by row
+    over_table: Estimate | None  # and than the decisions in the table
     used: tuple[Estimate, ...]  # by column of the rules, in the rule's units per decision that it counts
     learnt: tuple[Learnt, ...]  # the policy of each fold, of each split
     rows: int  # how many were used
@@ -156,6 +158,8 @@ class LearntValue:
             "policy": asdict(self.policy),
             "fixed_mix": asdict(self.mix),
             "table": None if self.table is None else asdict(self.table),
+            "over_fixed_mix": asdict(self.over_mix),
+            "over_table": None if self.over_table is None else asdict(self.over_table),
             "used": {name: asdict(one) for name, one in zip(names, self.used)},
             "rows": self.rows,
         }
@@ -193,6 +197,8 @@ def learnt_value(
         policy=policy,
         mix=mix,
         table=table,
+        over_mix=_averaged([run.over_mix for run in found]),
+        over_table=None if rows.actions is None else _averaged([run.over_table for run in found]),
         used=tuple(used),
         learnt=tuple(one for run in found for one in run.learnt),
         rows=len(rows),
@@ -213,6 +219,8 @@ class _Split(NamedTuple):
 
     policy: list[_Mean]
     mix: list[_Mean]
+    over_mix: _Mean
+    over_table: _Mean  # meaningless if there are no decisions
     learnt: list[Learnt]
     clipped: float
     penalty: float
@@ -227,12 +235,16 @@ def _once(rows: Rows, rules: Rules | None, rng: np.random.Generator, penalties: 
     pairs = combinations_with_replacement(range(FOLDS), 2)
     learnt = {(f, g): Learnt.of(rows.at((fold != f) & (fold != g)), cost_range) for f, g in pairs}
     policy, mix = (_judged(rows, fold, learnt, chances, fixed=fixed) for fixed in (False, True))
+    done = rows.rewards if rows.actions is not None else rows.rewards.mean(axis=1)
+    table = _Judged(done[:, None], np.zeros((n, 1)), np.ones(n), np.zeros((FOLDS, FOLDS, 1)))
     rare = (
         0.0
         if rows.actions is None
         else float((chances[np.arange(n), rows.actions] < least_chance(rows.known.shape[1])).mean())
     )
-    return _Split(policy, mix, [learnt[f, f] for f in range(FOLDS)], rare, penalty)
+    over_mix, over_table = (_gain(policy, other, fold) for other in (mix, table))
+    own = [learnt[f, f] for f in range(FOLDS)]
+    return _Split(_means(policy, fold), _means(mix, fold), over_mix, over_table, own, rare, penalty)
 
 
 def least_chance(n_actions: int) -> float:
@@ -339,9 +351,18 @@ def _fit(rows: Rows, y: Array, J: int) -> Array:
     return np.concatenate([ridge_by_action(rows.x, everyone, one, 1, _RIDGE) for one in y.T])
 
 
+class _Judged(NamedTuple):
+    """What the rows say of a policy: of what it earns in the first column, of its costs in the others."""
+
+    fitted: Array  # (n, 1 + K), what the fits expect
+    missed: Array  # (n, 1 + K), by how much they missed what was done
+    weights: Array  # (n,), of that
+    moved: Array  # (F, F, 1 + K), how the mean of a fold moves if another fold teaches nothing
+
+
 def _judged(
     rows: Rows, fold: NDArray[np.int64], learnt: dict[tuple[int, int], Learnt], chances: Array, *, fixed: bool
-) -> list[_Mean]:
+) -> _Judged:
     """What the policies (or fixed mixes) of the folds earn, costs charged at their prices; then each column of costs.
 
     learnt[f, g] has seen neither fold f nor fold g. The errors of two folds are not independent, since each fold taught the policy
@@ -362,10 +383,24 @@ def _judged(
         for g in range(FOLDS):
             if g != f:
                 moved[f, g] = said - _mean(*_parts(learnt[min(f, g), max(f, g)], own, p, fixed=fixed))
-    together = np.einsum("fgm,gfm->m", moved, moved) / FOLDS**2
-    together[1:] = 0.0
-    columns = zip(fitted.T, missed.T, together.tolist())
-    return [_Mean(*_estimate(one, other, weights, fold), also) for one, other, also in columns]
+    return _Judged(fitted, missed, weights, moved)
+
+
+def _means(one: _Judged, fold: NDArray[np.int64]) -> list[_Mean]:
+    found = []
+    for m in range(one.fitted.shape[1]):
+        together = float(np.einsum("fg,gf->", one.moved[..., m], one.moved[..., m])) / FOLDS**2
+        found.append(_Mean(*_estimate(*_scores(one, m), fold), together if m == 0 else 0.0))
+    return found
+
+
+def _gain(one: _Judged, other: _Judged, fold: NDArray[np.int64]) -> _Mean:
+    """How much more one policy earns than another, judged by the same rows."""
+    (scores, *sizes), (others, *other_sizes) = _scores(one, 0), _scores(other, 0)
+    moved = one.moved[..., 0] - other.moved[..., 0]
+    together = float(np.einsum("fg,gf->", moved, moved)) / FOLDS**2
+    freedom, effective = map(min, sizes, other_sizes)
+    return _Mean(*_estimate(scores - others, freedom, effective, fold), together)
 
 
 def _mean(fitted: Array, missed: Array, weights: Array) -> Array:
@@ -395,17 +430,22 @@ def _parts(one: Learnt, rows: Rows, chances: Array, *, fixed: bool) -> tuple[Arr
     return fitted, np.column_stack([rows.rewards - rewards[at] - missed @ prices, missed]), weights
 
 
+def _scores(one: _Judged, m: int) -> tuple[Array, float, float]:
+    """The doubly robust score of each row (n,), the degrees of freedom, and how many rows the weights amount to."""
+    fitted, missed, weights = one.fitted[:, m], one.missed[:, m], one.weights
+    total = float(weights.sum())
+    if total <= 0.0:
+        return fitted, len(fitted) - 1.0, float(len(fitted))
+    scaled = weights * (len(weights) / total)  # a mean of 1, as they have when the chances are right
+    mean = float((scaled * missed).mean())
+    scores = fitted + mean + scaled * (missed - mean)
+    return scores, degrees_of_freedom(weights), total**2 / float((weights**2).sum())
+
+
 def _estimate(
-    fitted: Array, missed: Array, weights: Array, fold: NDArray[np.int64]
+    scores: Array, freedom: float, effective: float, fold: NDArray[np.int64]
 ) -> tuple[Estimate, float]:
     """The mean of doubly robust scores with its interval, and its variance; given what was learnt, the rows are independent."""
-    total = float(weights.sum())
-    scores, freedom, effective = fitted, len(fitted) - 1.0, float(len(fitted))
-    if total > 0.0:
-        scaled = weights * (len(weights) / total)  # a mean of 1, as they have when the chances are right
-        mean = float((scaled * missed).mean())
-        scores = fitted + mean + scaled * (missed - mean)
-        freedom, effective = degrees_of_freedom(weights), total**2 / float((weights**2).sum())
     centres = np.bincount(fold, scores) / np.bincount(fold)
     value = np.array([scores.mean()])
     influence = scores - centres[fold]
