@@ -360,7 +360,7 @@ def test_help_helps(capsys):
     assert main(["init", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for words in (
-        "Start here",
+        "Turn a table",
         "--from",
         "--rule",
         "--yes",
