@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from tightrope import tables
@@ -76,3 +78,15 @@ def test_without_pyarrow_the_plain_reader_does_it(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     (tmp_path / "a.csv").write_text("a,b\n1,x\n3,y\n")
     assert read_table(tmp_path / "a.csv").to_dict() == {"a": [1.0, 3.0], "b": ["x", "y"]}
+
+
+def test_texts_of_parquet_are_stored_once(tmp_path):
+    columns = {"ward": ["b", None, "a", "", "b"], "age": [1.5, 2.0, None, 4.0, 5.0], "none": [None] * 5}
+    table = pyarrow.table({**columns, "none": pyarrow.array([None] * 5, pyarrow.string())})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    read = read_table(tmp_path / "a.parquet")
+    assert read.to_dict() == columns
+    coded = read.texts("ward")
+    assert coded is not None
+    assert (coded.texts.tolist(), coded.codes.tolist()) == (["b", "a", ""], [0, -1, 1, 2, 0])
+    assert read.where([1, 2]).column("ward").to_list() == [None, "a"]

@@ -260,6 +260,14 @@ def _parquet(path: Path, data: bytes) -> Any:
     except ImportError as error:
         raise InvalidInput(f"{path}: Parquet needs pyarrow: pip install 'tightrope[data]'.") from error
     try:
-        return pyarrow.parquet.read_table(pyarrow.BufferReader(data))
+        table = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
     except pyarrow.lib.ArrowException as error:
         raise InvalidInput(f"{path} can't be read: {error}.") from error
+    columns: dict[str, Any] = dict(zip(table.column_names, table.columns))
+    for name, column in columns.items():
+        if pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type):
+            encoded = column.combine_chunks().dictionary_encode()
+            texts = np.array(encoded.dictionary.to_pylist(), dtype=np.dtypes.StringDType())
+            codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            columns[name] = Coded(texts, codes.astype(np.int32))
+    return columns
