@@ -171,10 +171,7 @@ def _whole(parts: list[Any], text: bool) -> Values | Coded:
     codes = np.concatenate([one.indices.to_numpy(zero_copy_only=False) for one in encoded.chunks])
     if typed.array.dtype.kind != "T":
         return Values(typed.array[codes], typed.missing[codes])
-    if not typed.missing.any():
-        return Coded(typed.array, codes)
-    places = np.where(typed.missing, -1, np.cumsum(~typed.missing) - 1).astype(np.int32)
-    return Coded(typed.array[~typed.missing], places[codes])
+    return _without_gaps(typed.array, codes)
 
 
 def _by_python(path: Path, rows: Iterator[list[str]], header: list[str]) -> dict[str, Values | Coded]:
@@ -191,7 +188,28 @@ def _by_python(path: Path, rows: Iterator[list[str]], header: list[str]) -> dict
         n += len(chunk)
     if not n:
         raise InvalidInput(f"{path} must have a line of column names and at least one row.")
-    return {name: _typed(column) for name, column in zip(header, chunks)}
+    return {name: _stored_once(_typed(chunks.pop(0))) for name in header}
+
+
+def _stored_once(values: Values) -> Values | Coded:
+    """Texts by their codes; anything else as it is."""
+    if values.array.dtype.kind != "T":
+        return values
+    met: dict[str, int] = {}
+    codes = np.empty(values.array.size, dtype=np.int32)
+    for begin in range(0, codes.size, CHUNK):
+        entries = values.array[begin : begin + CHUNK].tolist()
+        codes[begin : begin + CHUNK] = [met.setdefault(one, len(met)) for one in entries]
+    return _without_gaps(np.array(list(met), dtype=values.array.dtype), codes)
+
+
+def _without_gaps(texts: Text, codes: NDArray[np.int32]) -> Coded:
+    """Texts and their codes, where blank ones are gaps."""
+    blank = _is_blank(texts)
+    if not blank.any():
+        return Coded(texts, codes)
+    places = np.where(blank, -1, np.cumsum(~blank) - 1).astype(np.int32)
+    return Coded(texts[~blank], places[codes])
 
 
 _NOTHING = frozenset(["na", "n/a", "nan", "null", "none", "?", "-"])
@@ -225,8 +243,11 @@ def _typed(chunks: list[Text]) -> Values:
             found = read(lambda one: float(one.strip().replace(",", ".")), words=True)
     if found is not None:
         return found
-    missing = [np.asarray(np.strings.str_len(np.strings.strip(chunk)) == 0) for chunk in chunks]
-    return Values(np.concatenate(chunks), np.concatenate(missing))
+    return Values(np.concatenate(chunks), np.concatenate([_is_blank(chunk) for chunk in chunks]))
+
+
+def _is_blank(texts: Text) -> NDArray[np.bool_]:
+    return np.asarray(np.strings.str_len(np.strings.strip(texts)) == 0)
 
 
 def _is_nothing(entry: str, words: bool) -> bool:
