@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
@@ -159,6 +160,43 @@ def test_a_result_shows_its_summary_and_curves(run):
     assert text_of(run.summary())
     assert len(repr(run.regret)) < 80
     assert len(repr(run.last_violated())) < 80
+
+
+def test_a_result_in_a_few_lines_has_the_numbers_that_matter(run):
+    title, *lines = repr(run).splitlines()
+    assert str(run) == repr(run)
+    assert title == "uniform on bandit: 200 rounds, 3 runs"
+    said = {line[2:19].strip(): line[19:].strip() for line in lines}
+    regret = run.regret.at()
+    best = 200 * run.optimum
+    share = f"{100 * (1 - regret.mean / best):.1f}% [{100 * (1 - regret.high / best):.1f}%, "
+    assert said["average reward"].startswith(f"{run.average_reward.at()}: {share}")
+    assert said["average reward"].endswith("of the optimum, 0.4")
+    assert said["regret"] == str(regret)
+    assert said["rules"].startswith("above zero at the end in 3 of 3; last above zero in round 200")
+    over = run.mean_cost.mean(axis=0)[-1, 0] / 200
+    assert said["rules that bind"] == f"usage ({over:.4g} too much per round)"
+    assert len(lines) == 4
+
+
+def test_a_result_without_rules_or_optimum_says_what_is_known():
+    env = tr.environments.Tabular([1.0], rewards=[[0.2, 0.7]], name="plain")
+    run = tr.simulate(tr.policies.Uniform(2), env, rounds=20, replications=1, progress=False)
+    unknown = dataclasses.replace(run, optimum=None, optimum_interval=None, optimal_reward=None)
+    assert repr(unknown).splitlines()[1:] == [f"  average reward  {run.average_reward.at()}"]
+    assert "% of the optimum, 0.7" in repr(run)
+    assert "rules" not in repr(run)
+
+
+def test_a_notebook_shows_a_figure_by_itself(run, tmp_path):
+    figure = run.plot()
+    # What IPython asks of an object for which it has no formatter of its own.
+    png, size = figure._repr_png_()
+    assert png.startswith(b"\x89PNG")
+    assert int.from_bytes(png[16:20], "big") == 2 * size["width"]
+    assert 700 < size["width"] < 900 < size["height"]
+    figure.savefig(tmp_path / "a.svg")
+    assert "<svg" in (tmp_path / "a.svg").read_text()
 
 
 def test_one_run_has_no_band():

@@ -42,6 +42,27 @@ class Values(NamedTuple):
         return [None if gap else one for one, gap in zip(plain.tolist(), self.missing.tolist())]
 
 
+class Coded(NamedTuple):
+    """A column of texts, each stored once: `texts` (m,) in the order of their first rows, and `codes` (n,), −1 for a gap."""
+
+    texts: NDArray[Any]
+    codes: NDArray[np.int32]
+
+    def at(self, rows: Any) -> Coded:
+        """Some of its rows, with only the texts that they hold."""
+        used, codes = np.unique(self.codes[rows], return_inverse=True)
+        gap = int(used.size > 0 and used[0] < 0)
+        return Coded(self.texts[used[gap:]], codes.ravel().astype(np.int32) - np.int32(gap))
+
+    def values(self) -> Values:
+        missing = self.codes < 0
+        if not self.texts.size:
+            return Values(np.full(missing.size, "", dtype="U1"), missing)
+        spread_out = _texts(self.texts)[self.codes]
+        spread_out[missing] = ""
+        return Values(spread_out, missing)
+
+
 class Frame:
     """The columns of a table, by name. A column is read when it is first asked for, a chunk at a time, and then kept.
 
@@ -74,7 +95,7 @@ class Frame:
 
     def __len__(self) -> int:
         if self._length is None and self.names:
-            self.column(self.names[0])
+            self._length = self.missing(self.names[0]).size
         return self._length or 0
 
     def column(self, name: str) -> Values:
@@ -88,6 +109,19 @@ class Frame:
                 raise InvalidInput(field=f"column {name!r}", must=must)
             self._read[name] = found
         return self._read[name]
+
+    def texts(self, name: str) -> Coded | None:
+        """A column of texts, each stored once, if that is how the table has it."""
+        if isinstance(self._table, Frame):
+            found = self._table.texts(name)
+            return found if found is None or self._rows is None else found.at(self._rows)
+        found = self._table.get(name)
+        return found if isinstance(found, Coded) else None
+
+    def missing(self, name: str) -> NDArray[np.bool_]:
+        """Where a column has gaps, (n,)."""
+        coded = self.texts(name)
+        return self.column(name).missing if coded is None else np.asarray(coded.codes < 0)
 
     def whole(self, name: str) -> NDArray[Any]:
         """A column that may have no gap."""
@@ -119,6 +153,8 @@ class Frame:
             raise InvalidInput(f"frame must have a column {name!r}{near}; it has: {', '.join(known)}")
         if not isinstance(self._table, Frame):
             return _read(name, self._table[name])
+        if self._rows is not None and (coded := self.texts(name)) is not None:
+            return coded.values()
         found = self._table.column(name)
         return found if self._rows is None else Values(found.array[self._rows], found.missing[self._rows])
 
@@ -253,6 +289,8 @@ def _by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _read(name: str, raw: Any) -> Values:
+    if isinstance(raw, Coded):
+        return raw.values()
     if isinstance(raw, Values):
         return Values(_texts(raw.array), raw.missing) if raw.array.dtype.kind == "T" else raw
     if not isinstance(raw, list | tuple | np.ndarray):

@@ -7,7 +7,7 @@ from a table. It is made from arrays, a DataFrame, a file (`History.read`), or a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
@@ -89,18 +89,35 @@ class History(LogColumns, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     file: str
 
-    def read(self, folder: Path = Path()) -> Log:
-        return self.of(read_table(folder / self.file))
+    def read(self, folder: Path = Path(), *, most: int | None = None) -> Log:
+        return self.of(read_table(folder / self.file), most=most)
 
-    def of(self, frame: Frame) -> Log:
+    def of(self, frame: Frame, *, most: int | None = None) -> Log:
+        """The rows that have all that is needed; of more than `most` of them a random sample, always the same."""
         kept = np.ones(len(frame), dtype=bool)
         for name in self.needed():
-            kept &= ~frame.column(name).missing
+            kept &= ~frame.missing(name)
         if not kept.any():
             raise InvalidInput(f"{frame.path}: no row has all of {', '.join(self.needed())}")
         whole = frame if kept.all() else frame.where(kept)
+        if most is not None and (n := int(kept.sum())) > most:
+            named = [one for one in (self.action, self.label, self.group) if one is not None]
+            whole = frame.where(np.flatnonzero(kept)[_sample(whole, n, most, named)])
         log = Log.from_frame(whole, self, named=action_name, left_out=int((~kept).sum()))
         return log if isinstance(self.reward, dict) else log.for_actions(sorted(log.action_names))
+
+
+def _sample(frame: Frame, n: int, most: int, named: Sequence[str]) -> NDArray[np.intp]:
+    """Numbers of rows drawn with a fixed seed, and for each value of the columns `named` that was not drawn its first row."""
+    drawn = np.sort(np.random.default_rng(0).choice(n, most, replace=False, shuffle=False))
+    for name in named:
+        coded = frame.texts(name)
+        codes = np.unique(frame.column(name).array, return_inverse=True)[1] if coded is None else coded.codes
+        first = np.full(int(codes.max()) + 1, -1)
+        first[codes[::-1]] = np.arange(n)[::-1]
+        first[codes[drawn]] = -1
+        drawn = np.union1d(drawn, first[first >= 0])
+    return drawn
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -326,7 +343,24 @@ class Log(AsFrame):
 
     @cached_property
     def context_groups(self) -> NDArray[np.str_] | None:
-        return None if self.columns.group is None else self.frame.whole(self.columns.group).astype(str)
+        if self.columns.group is None:
+            return None
+        entries = self.frame.whole(self.columns.group)
+        if entries.dtype.kind != "f":
+            return entries.astype(str)
+        # As names: CSV files have no integers.
+        values, codes = np.unique(entries, return_inverse=True)
+        return np.array([action_name(one) for one in values.tolist()])[codes.ravel()]
+
+    def sample(self, most: int) -> Self:
+        """The log itself, or so many of its rows, drawn at random and always the same."""
+        n = len(self)
+        if n <= most:
+            return self
+        drawn = np.sort(np.random.default_rng(0).choice(n, most, replace=False, shuffle=False))
+        every = {one.name: getattr(self, one.name) for one in fields(self)}
+        some = {name: one[drawn] for name, one in every.items() if isinstance(one, np.ndarray)}
+        return _fill(object.__new__(type(self)), **every | some | {"frame": self.frame.where(drawn)})
 
     def context_group(self, i: int) -> str | None:
         groups = self.context_groups

@@ -1,5 +1,7 @@
 """Exit status and messages, help, a light start."""
 
+import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -10,7 +12,7 @@ from cyclopts import App
 
 from cli_tools import EXAMPLES, SMALL
 from tightrope.cli import app, main
-from tightrope.cli.app import FAILED, LABORATORY
+from tightrope.cli.app import FAILED, GROUPS, LABORATORY, list_in_groups
 from tightrope.errors import SolverError
 
 
@@ -90,6 +92,41 @@ def test_an_error_of_ours_is_not_swallowed(small, monkeypatch):
     monkeypatch.setattr("tightrope.oracle.solve", broken)
     with pytest.raises(ZeroDivisionError):
         main(["oracle", small])
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_commands_are_listed_by_purpose_those_to_begin_with_first(columns):
+    done = subprocess.run(
+        [sys.executable, "-m", "tightrope", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": str(columns)},
+    )
+    groups: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        assert len(line) <= columns
+        assert "…" not in line
+        if title := re.match(r"╭─ (.*?) ─", line):
+            groups[title[1]] = []
+        elif entry := re.match(r"│ (-{0,2}[a-z]+)[ (]", line):
+            groups[[*groups][-1]].append(entry[1])
+    assert [*groups] == [*GROUPS]
+    assert groups["Start here"] == ["init", "simulate", "serve", "evaluate", "allocate"]
+    assert {name: tuple(names) for name, names in groups.items()} == {
+        name: tuple(names) for name, names in GROUPS.items()
+    }
+
+
+def test_a_command_that_no_group_names_comes_last(capsys):
+    own = App(name="tightrope", result_action="return_value")
+    own.command(lambda: None, name="own", help="Mine.")
+    own.command(lambda: None, name="init", help="First.")
+    list_in_groups(own)
+    own(["--help"])
+    shown = capsys.readouterr().out
+    assert shown.index("Start here") < shown.index("About Tightrope") < shown.index("Other commands")
+    assert shown.index("Other commands") < shown.index("own")
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_table_and_spec_are_read_once_on_the_way_to_a_service(made, here):
 
 
 def test_everything_is_in_the_folder_and_works_for_all_commands(here, told, capsys):
-    assert {"spec.toml", "index.html", "summary.json", "simulation.png"} == {
+    assert {"spec.toml", "index.html", "summary.json", "simulation.png", "what-if.png"} == {
         one.name for one in (here / "out").iterdir()
     }
     spec = read_spec(here / "out" / "spec.toml")
@@ -147,6 +147,7 @@ def test_the_page_says_what_was_found(here):
         "First look at visits",
         "400 rows of visits.csv, 2 actions",
         "nurse_hours: at most",
+        "What if the limit of nurse_hours were another",
         "What the columns were taken for",
         "it names the row",
         "tightrope tune spec.toml",
@@ -177,6 +178,15 @@ def test_machines_are_told_the_same(told):
     [best] = [one for one in told["words"] if "the best policy earns" in one]
     assert "optimum of the simulated world" in best
     assert not any("any policy could" in one for one in told["words"])
+    curve = told["curve"]
+    [today] = [
+        row for row in curve["rows"] if row["value"] == pytest.approx(told["simulated_optimum"], abs=1e-9)
+    ]
+    assert (curve["rule"], len(curve["rows"])) == ("nurse_hours", 21)
+    assert today["price"] > 0.0
+    assert learnt["over_table"]["low"] < learnt["over_table"]["value"] < learnt["over_table"]["high"]
+    assert learnt["over_fixed_mix"]["low"] < learnt["over_fixed_mix"]["high"]
+    assert any("per decision than the table's own decisions did (95 %: " in one for one in told["words"])
     assert any("'nurse_hours': a tenth more would earn 0.0" in one for one in told["words"])
     assert told["page"].endswith("index.html")
 
@@ -206,6 +216,79 @@ def test_bad_usage_has_status_2_and_writes_nothing(here, capsys, options, words)
     assert main(["init", "--from", "visits.csv", "--out", "none", *options, *QUICK]) == 2
     assert words in capsys.readouterr().err
     assert not (here / "none" / "spec.toml").exists()
+
+
+def write_orders(folder):
+    rng = np.random.default_rng(3)
+    lines = ["order,km,zone,warehouse,late"]
+    for i in range(300):
+        zone, house = ("far", "near")[int(rng.random() < 0.7)], ("mid", "big")[int(rng.random() < 0.5)]
+        lines.append(f"{i},{int(rng.integers(1, 90))},{zone},{house},{int(rng.random() < 0.4)}")
+    (folder / "orders.csv").write_text("\n".join(lines) + "\n")
+
+
+ORDERS = [
+    "init",
+    "--from",
+    "orders.csv",
+    "--reward",
+    "late",
+    "--action",
+    "warehouse",
+    "--yes",
+    "--out",
+    "o",
+    *QUICK,
+]
+
+
+def test_a_rule_may_be_among_a_group(tmp_path, monkeypatch, capsys):
+    write_orders(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main([*ORDERS, "--rule", "mid >= 40% among far", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {"role": "group", "what": "zone", "why": "it holds 'far', which a rule is among"} in said[
+        "proposed"
+    ]
+    [used] = said["learnt"]["used"].values()
+    assert used["value"] > 0.35  # a share of the decisions of that group
+    spec = read_spec(tmp_path / "o" / "spec.toml")
+    assert str(spec.rules) == "among group far: mid: at least 40% of that group's decisions"
+    assert spec.rules.groups == ("far", "near")
+
+    served = Experiment(spec, MemoryJournal())
+    served.open()
+    for group, status in (("far", 200), ("near", 200), ("fra", 422)):
+        body = json.dumps({"context": {"km": 3, "zone": "near"}, "group": group}).encode()
+        [answer] = served.process([Op(decide, read_body(body, DecisionRequest))])
+        assert answer.status == status
+    served.close()
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (["mid >= 0.4 among fra"], "no column holds the groups 'fra'. Could be: zone. Use --group COLUMN"),
+        (["mid >= 0.4 among 'far'", "big >= 0.7 among far"], "'among group far: big: at least 70% of that"),
+    ],
+)
+def test_groups_that_are_unknown_and_rules_of_a_group_that_conflict(
+    tmp_path, monkeypatch, capsys, rules, words
+):
+    write_orders(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main([*ORDERS, *(f"--rule={one}" for one in rules)]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "o" / "spec.toml").exists()
+
+
+def test_a_group_needs_a_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--yes", "--rule", "a <= 0.3 among far", *QUICK]) == 2
+    assert (
+        "no column says the group of each row. Use --from TABLE and --group COLUMN."
+        in capsys.readouterr().err
+    )
 
 
 class Terminal:
@@ -277,7 +360,7 @@ def test_help_helps(capsys):
     assert main(["init", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for words in (
-        "Start here",
+        "Turn a table",
         "--from",
         "--rule",
         "--yes",

@@ -195,3 +195,31 @@ def test_rules_of_a_group_are_counted_among_its_rows() -> None:
     found = learnt_value(Rows(x, None, rewards, None, known, force), rules)
     # A fifth of the north may have b: (6 − 1) · 0.2 + 1 = 2 hours for each of its decisions.
     assert found.used[0].value == pytest.approx(2.0, abs=0.4)
+
+
+def rows_of_a_trial(seed: int, gain: float, n: int = 600) -> Rows:
+    """Two actions drawn by a coin; the one that suits the sign of a feature succeeds more often by `gain`."""
+    rng = np.random.default_rng([31, seed])
+    x = np.column_stack([np.ones(n), rng.choice([-1.0, 1.0], n)])
+    actions = rng.integers(0, 2, n)
+    right = actions == (x[:, 1] > 0)
+    rewards = (rng.random(n) < 0.4 + gain * right).astype(float)
+    return Rows(x, actions, rewards, None, np.zeros((n, 2, 0)), np.ones((n, 0)))
+
+
+def test_a_gain_is_the_difference_judged_by_the_same_rows() -> None:
+    found = learnt_value(rows_of_a_trial(0, 0.3), None)
+    assert found.table is not None
+    assert found.over_table is not None
+    # The policy is right in all rows, the table in half of them, and so is a fixed mix.
+    assert found.over_table.value == pytest.approx(found.policy.value - found.table.value)
+    assert found.over_mix.value == pytest.approx(found.policy.value - found.mix.value)
+    for gain in (found.over_table, found.over_mix):
+        assert 0.0 < gain.low < 0.15 < gain.high
+
+
+def test_intervals_of_gains_cover_them_and_promise_none_where_there_is_none() -> None:
+    covered = [learnt_value(rows_of_a_trial(seed, 0.3, 300), None).over_table for seed in range(20)]
+    assert sum(one is not None and one.low <= 0.15 <= one.high for one in covered) >= 17
+    idle = [learnt_value(rows_of_a_trial(seed, 0.0, 300), None).over_table for seed in range(20)]
+    assert sum(one is not None and one.low > 0.0 for one in idle) <= 2

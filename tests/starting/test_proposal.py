@@ -9,7 +9,8 @@ import pytest
 
 from tightrope.errors import InvalidInput
 from tightrope.frames import Frame
-from tightrope.starting.proposal import propose, read_rule, rule_name
+from tightrope.starting.proposal import propose
+from tightrope.starting.rule_text import read_rule, rule_name
 from tightrope.tables import read_table
 
 
@@ -147,7 +148,10 @@ def test_labels_and_rewards_of_every_action():
         ({"success": "perhaps"}, "must hold --success 'perhaps', but it holds 'no', 'yes'|'yes', 'no'"),
         ({"context": ["recovered"]}, "that column is the action, the reward or what was used"),
         ({"reward": ["a=age", "smoker"]}, "^reward must be ACTION=COLUMN for every action"),
-        ({"action": "visit_id", "reward": ["smoker"]}, "300 different values, but at most 50 can be actions"),
+        (
+            {"action": "visit_id", "reward": ["smoker"]},
+            "300 different values in 300 rows, but at most 1,000 can be actions",
+        ),
     ],
 )
 def test_what_can_not_be_is_refused_with_what_could(given, words):
@@ -189,5 +193,74 @@ def test_a_rule_in_a_few_words():
 
 
 def test_rules_are_read():
-    assert read_rule("letter <= 30%") == ("letter", "at_most", 0.3)
-    assert read_rule("minutes >= 4.5") == ("minutes", "at_least", 4.5)
+    assert read_rule("letter <= 30%") == ("letter", "at_most", 0.3, ())
+    assert read_rule("minutes >= 4.5") == ("minutes", "at_least", 4.5, ())
+    assert read_rule("mid >= 40% among far") == ("mid", "at_least", 0.4, ("far",))
+    assert read_rule("minutes<=3 among 'far away' or near") == (
+        "minutes",
+        "at_most",
+        3.0,
+        ("far away", "near"),
+    )
+    assert read_rule("a <= 0.5 among x, y").among == ("x", "y")
+    for wrong in ("mid >= 40% amongfar", "mid >= 40% among", "mid >= 40% of far"):
+        with pytest.raises(InvalidInput, match=r"such as 'letter <= 0.3' or 'letter >= 40% among far'"):
+            read_rule(wrong)
+
+
+def orders(**changes):
+    rng = np.random.default_rng(1)
+    zone, sent = rng.choice(["far", "near"], 200), rng.choice(["mid", "big"], 200)
+    hours = np.where(sent == "mid", 1.0, 3.0).tolist()
+    table = {"zone": zone.tolist(), "sent": sent.tolist(), "hours": hours, "age": rng.uniform(20, 80, 200)}
+    return {**table, "bought": (rng.random(200) < 0.4).tolist(), **changes}
+
+
+def test_a_rule_among_a_group_finds_the_column_of_the_groups():
+    rules = ["mid >= 40% among far", "hours <= 2.5 among far or near"]
+    found = proposed(orders(), rules=rules)
+    assert found.history.group == "zone"
+    assert found.why("group", "zone") == "it holds 'far', 'near', which a rule is among"
+    assert found.rules[0] == {"kind": "share", "action": "mid", "at_least": 0.4, "among": "far"}
+    assert (found.rules[1]["name"], found.rules[1]["among"]) == ("hours", ["far", "near"])
+    assert taken(found)["rule"] == ["mid >= 0.4 among far", "hours <= 2.5 among far, near"]
+    # What is found among the columns stays part of the context; a column that is named as the group may be protected.
+    assert "zone" in taken(found)["context"]
+    assert "zone" not in taken(proposed(orders(), rules=rules, group="zone"))["context"]
+    named = {"group": "zone", "context": ["zone", "age"]}
+    assert taken(proposed(orders(), rules=rules, **named))["context"] == ["zone", "age"]
+
+
+def test_groups_of_numbers_are_named_as_they_are_written():
+    floor = [float(one) for one in np.arange(200) % 3]
+    found = proposed(orders(floor=floor), rules=["mid >= 40% among 2"], group="floor")
+    assert set(found.log.context_groups) == {"0", "1", "2"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "words"),
+    [
+        (
+            "mid >= 0.4 among fra",
+            {},
+            r"no column holds the groups 'fra'\. Could be: .*zone.* Use --group COLUMN",
+        ),
+        (
+            "mid >= 0.4 among fra",
+            {"group": "zone"},
+            r"^rule 'mid >= 0.4 among fra': unknown group 'fra' \(did you mean 'far'\?\); known groups: far, near",
+        ),
+        ("mdi >= 0.4 among far", {}, r"^rule 'mdi >= .*' is neither an action .*\(did you mean 'mid'\?\)"),
+    ],
+)
+def test_an_unknown_group_is_refused_with_the_groups_that_there_are(rule, given, words):
+    with pytest.raises(InvalidInput, match=words):
+        proposed(orders(), rules=[rule], **given)
+
+
+def test_groups_that_two_columns_hold_are_not_guessed():
+    table = orders()
+    with pytest.raises(
+        InvalidInput, match=r"several columns hold the groups 'far'\. Could be: zone, zone_before"
+    ):
+        proposed({**table, "zone_before": table["zone"]}, rules=["mid >= 40% among far"])

@@ -6,7 +6,7 @@ them with `tightrope.cli.app.command`. The laboratory, tightrope-lab, does so.
 
 from importlib.metadata import entry_points
 
-from tightrope.cli.app import app, main
+from tightrope.cli.app import app, list_in_groups, main
 
 # Each registers its commands.
 from tightrope.cli import (  # isort: skip  # noqa: F401
@@ -24,5 +24,6 @@ from tightrope.cli import (  # isort: skip  # noqa: F401
 
 for one in entry_points(group="tightrope.commands"):
     one.load()
+list_in_groups(app)
 
 __all__ = ["app", "main"]

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
-from cyclopts import App, CoercionError, CycloptsError, Parameter
+from cyclopts import App, CoercionError, CycloptsError, Group, Parameter
 
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.extras import remedy
@@ -28,6 +28,16 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # The commands that tightrope-lab adds.
 LABORATORY = ("reproduce", "compare", "evidence", "bakeoff", "bench", "calibrate")
+# How `tightrope --help` lists the commands: by purpose, those to begin with first.
+GROUPS: Final[Mapping[str, Sequence[str]]] = {
+    "Start here": ("init", "simulate", "serve", "evaluate", "allocate"),
+    "Choose rules, models and settings": ("oracle", "tune", "sweep", "fit"),
+    "Run a service": ("change", "keys", "openapi", "migrate"),
+    "Look after journals": ("replay", "backup", "restore", "erase"),
+    "Laboratory": LABORATORY,
+    "About Tightrope": ("examples", "version", "--help", "--version"),
+}
+_OTHERS = "Other commands"
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 app = App(
@@ -44,6 +54,17 @@ app = App(
     result_action="return_value",
     suppress_keyboard_interrupt=False,
 )
+
+
+def list_in_groups(app: App) -> None:
+    """Put each command of the application into its group of the help; one that no group names comes last."""
+    groups = {name: Group(name, sort_key=i) for i, name in enumerate([*GROUPS, _OTHERS])}
+    places = {name: (group, i) for group, names in GROUPS.items() for i, name in enumerate(names)}
+    for name in app:
+        if name not in places and name.startswith("-"):
+            continue  # a short form, such as -h
+        group, place = places.get(name, (_OTHERS, 0))
+        app[name].group, app[name].sort_key = groups[group], place
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,10 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 # Options that many commands share. `Trust` is for every command that reads what someone may have sent you.
-Flag = Annotated[bool, Parameter(negative=())]
-Several = Annotated[tuple[str, ...], Parameter(negative=())]
+Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
+Several = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 _TRUST = "Run your own classes and files that specs, journals and saved policies name: they are programs."
-Trust = Annotated[bool, Parameter(negative=(), help=_TRUST)]
+Trust = Annotated[bool, Parameter(negative=(), show_default=False, help=_TRUST)]
 
 
 @Parameter(name="*")

@@ -43,9 +43,9 @@ class Columns:
     usage: Several = ()
     "A column of what was used; may be repeated. Without a table, what each action uses, such as 'minutes:email=1,letter=9'."
     rule: Several = ()
-    "What must hold, such as 'letter <= 0.3' for a share or 'minutes <= 4.5' for an average; may be repeated."
+    "What must hold: 'letter <= 0.3', 'minutes <= 4.5' on average, or 'letter >= 40% among far' in a group; may be repeated."
     group: str | None = None
-    "The column of each row's group, for rules among groups."
+    "The column of each row's group; by default the one that holds the groups of the rules."
     no_usage: Flag = False
     "No column says what was used."
     no_rules: Flag = False
@@ -71,7 +71,7 @@ def init(
     no_open: Flag = False,
     output: Output = DEFAULT,
 ) -> None:
-    """Start here: turn a table, or answers to a few questions, into a spec with comments, a first simulation and a page about it.
+    """Turn a table, or answers to a few questions, into a spec with comments, a first simulation and a page about it.
 
     A table has a row for each past decision: what was known, what was done, what it earned, perhaps what it used. Or it has the
     reward of every action in each row, or the right one as a label. The command proposes what each column is, and says why; options

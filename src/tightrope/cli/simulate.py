@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tightrope.cli.app import AS_STATED, DEFAULT, Flag, Output, Runs, Trust, command
 from tightrope.cli.tables import NO_REGRET, number_text, summary_table, table
 
+_ACTIONS_SHOWN = 30
 _PROVED = ("verified", "bound", "gap", "primal_residual", "dual_residual")
 
 
@@ -92,11 +93,20 @@ def oracle(
         table("", ("", read.name), facts),
         *([table("rules", head, rows)] if rows else []),
         *found.words(),
-        table("best shares", ("action", "share"), [(name, f"{share:.4f}") for name, share in shares.items()]),
+        table("best shares", ("action", "share"), _share_rows(shares)),
         *(_theory_tables(found, assumptions) if theory else []),
         *([] if note is None else [note]),
         *written,
     )
+
+
+def _share_rows(shares: dict[str, float]) -> list[tuple[str, str]]:
+    """A row for each action; of many the most frequent, and what is left."""
+    kept = sorted(shares, key=lambda name: -shares[name])[:_ACTIONS_SHOWN]
+    rows = [(name, f"{share:.4f}") for name, share in shares.items() if name in kept]
+    if more := len(shares) - len(kept):
+        rows.append((f"and {more:,} more actions", f"{1.0 - sum(shares[name] for name in kept):.4f}"))
+    return rows
 
 
 def _theory_tables(found: Any, assumptions: Any) -> list[Any]:

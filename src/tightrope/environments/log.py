@@ -87,7 +87,7 @@ def from_log(
         else:
             known[one] = by_action(log.frame, source, actions, f"usage[{one!r}]")
     _require_usage(rules, known, used)
-    for doubt in few_rows(log, "its outcomes are drawn from only these"):
+    for doubt in few_rows(log, "outcomes are drawn from only these"):
         warnings.warn(doubt, WeakEvidence, stacklevel=2)
     if never := [one for j, one in enumerate(actions) if j not in codes]:
         wanted = f"hold every action at least once, but {never[0]!r} never comes"

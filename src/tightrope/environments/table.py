@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.encoder import Encoder
-from tightrope.environments.tabular import Tabular, changed
+from tightrope.environments.action_models import chance_model, judged, ridge_by_action
+from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.files import replacing, write, write_json
 from tightrope.frames import Frame
@@ -28,12 +29,12 @@ from tightrope.words import Key, Place
 PerAction: TypeAlias = Mapping[Any, str | float]
 
 FEW_ROWS = 30
-_RARE, _RARE_SHARE = 0.01, 0.05
+_NAMED = 5  # so many actions are named in doubts about each; of more only their number is said
+_RARE, _RARE_SHARE = 0.01, 0.05  # chances; of many actions, a tenth of an even share is rare
+_OF_EVEN = 0.1
 _CLIPPED_SHARE = 0.01
 _ROUNDING = 1e-10
 _FOLDS = 5
-_MOST_JUDGED = 20_000
-_FREE = 1e-3  # the penalty of an intercept, so that even an action that was never taken has a finite one
 
 
 class WeakEvidence(UserWarning):
@@ -94,9 +95,10 @@ def from_table(
     Warns
     -----
     WeakEvidence
-        For logged tables, when an action has fewer than 30 rows; when its chance, by a logistic model of the context, is below 1 %
+        For logged tables: when an action has fewer than 30 rows; when its chance, by a logistic model of the context, is below 1 %
         in more than 5 % of the rows; when a fit predicts units it has not seen no better than the average of each action does;
-        when a fit leaves the range of its outcome, and is clipped, in more than 1 % of contexts and actions.
+        when a fit leaves the range of its outcome, and is clipped, in more than 1 % of contexts and actions. If that is so of many
+        actions, one warning says of how many.
 
     Examples
     --------
@@ -139,14 +141,16 @@ def table_of(
     costs_seen: Seen | None = None,
     name: str = "table",
     judge: bool = True,
+    most: int | None = None,
 ) -> tuple[Table, list[str]]:
     """The environment of a log, as `from_table` makes it, and the reasons to doubt it.
 
-    Rewards outside [0, 1] keep their own unit, with Gaussian noise as wide as the residuals of the fit.
+    Of more than `most` contexts so many are drawn, always the same; means are fitted to all rows. Rewards outside [0, 1] keep their
+    own unit, with Gaussian noise as wide as the residuals of the fit.
     """
-    table = Contexts(log, context)
-    least, most = float(log.rewards.min()), float(log.rewards.max())
-    low, scale = (least, most - least or 1.0) if least < 0.0 or most > 1.0 else (0.0, 1.0)
+    table = Contexts(log, context, most)
+    worst, best = float(log.rewards.min()), float(log.rewards.max())
+    low, scale = (worst, best - worst or 1.0) if worst < 0.0 or best > 1.0 else (0.0, 1.0)
     inside = log.rewards if (low, scale) == (0.0, 1.0) else (log.rewards - low) / scale
     fits: _Fits | None = None
     if log.tells_all:
@@ -157,7 +161,7 @@ def table_of(
     noise: dict[str, Any] = {}
     if (low, scale) != (0.0, 1.0):
         rewards = low + scale * rewards
-        left = 0.0 if log.tells_all else float((log.rewards - rewards[table.context, log.actions]).std())
+        left = 0.0 if fits is None else scale * float((inside - fits.expected(inside)).std())
         noise = {"reward_noise": "gaussian", "reward_scale": max(1e-9 * scale, left)}
     used = _usage(table, log, fits, usage or {}, rules)
     costs, cost_range = _costs(table, used, rules)
@@ -272,7 +276,7 @@ class Table(Tabular):
 class Contexts:
     """The distinct contexts of a log, in the order of their first rows."""
 
-    def __init__(self, log: Log, context: Any) -> None:
+    def __init__(self, log: Log, context: Any, most: int | None = None) -> None:
         self.encoder = _fitted(context, log.frame)
         x = self.encoder.design(log.frame)
         groups = log.context_groups
@@ -282,30 +286,34 @@ class Contexts:
         self.x: Array = x
         self.context: Codes = np.argsort(order)[inverse.ravel()]
         self.rows: Codes = rows[order]
-        self.groups: list[str] | None = None if groups is None else groups[self.rows].tolist()
         self.scale = self.encoder.norm
         self.weights: Array = np.bincount(self.context) / self.context.size
+        self.drawn: Codes | None = None
+        if most is not None and self.rows.size > most:
+            draw = np.random.default_rng(0)
+            self.drawn = np.sort(draw.choice(self.rows.size, most, replace=False, p=self.weights))
+            self.rows, self.weights = self.rows[self.drawn], np.full(most, 1.0 / most)
+        self.groups: list[str] | None = None if groups is None else groups[self.rows].tolist()
         self.features: Array = x[self.rows] / self.scale
 
     def averages(self, values: Array) -> Array:
-        sums = np.zeros((self.rows.size, values.shape[1]))
+        counts = np.bincount(self.context)
+        sums = np.zeros((counts.size, values.shape[1]))
         np.add.at(sums, self.context, values)
-        averages: Array = sums / np.bincount(self.context)[:, None]
-        return averages
+        averages: Array = sums / counts[:, None]
+        return averages if self.drawn is None else averages[self.drawn]
 
 
 def few_rows(log: Log, therefore: str) -> list[str]:
+    """Which actions have few rows: a sentence for each, or one for all if there are many."""
     counts = np.bincount(log.actions, minlength=log.n_actions)
-    return [
-        f"action {one!r} has only {count} of {log.n_rows} rows: {therefore}"
-        for one, count in zip(log.action_names, counts)
-        if count < FEW_ROWS
-    ]
-
-
-def _judged(n: int) -> Any:
-    """The rows on which fits are judged: all of them, or a fixed sample."""
-    return np.random.default_rng(0).choice(n, _MOST_JUDGED, replace=False) if n > _MOST_JUDGED else slice(n)
+    few = [j for j in np.argsort(counts, kind="stable").tolist() if counts[j] < FEW_ROWS]
+    if len(few) <= _NAMED:
+        named = sorted((log.action_names[j], int(counts[j])) for j in few)
+        return [f"action {one!r} has only {n} of {log.n_rows} rows: its {therefore}" for one, n in named]
+    least = ", ".join(f"{log.action_names[j]!r} has {counts[j]}" for j in few[:_NAMED])
+    many = f"{len(few):,} of {log.n_actions:,} actions have fewer than {FEW_ROWS} of {log.n_rows:,} rows"
+    return [f"{many} ({least}, …): their {therefore}"]
 
 
 class _Fits:
@@ -316,14 +324,19 @@ class _Fits:
         self.doubts: list[str] = []
         if not judge:
             return
-        self.doubts += few_rows(log, "its means are a guess")
-        chances = chance_model(table.x, codes, len(actions))(table.x[_judged(len(table.x))])
-        for one, share in zip(actions, (chances < _RARE).mean(axis=0)):
-            if share > _RARE_SHARE:
-                self.doubts.append(
-                    f"action {one!r} has a chance below {_RARE:.0%} in {share:.0%} of the rows: "
-                    "its means are extrapolated there"
-                )
+        self.doubts += few_rows(log, "means are a guess")
+        chances = chance_model(table.x, codes, len(actions))(table.x[judged(len(table.x))])
+        least = min(_RARE, _OF_EVEN / len(actions))
+        shares = (chances < least).mean(axis=0)
+        rare = [(one, share) for one, share in zip(actions, shares.tolist()) if share > _RARE_SHARE]
+        if len(rare) > _NAMED:
+            said = f"{len(rare):,} of {len(actions):,} actions have a chance below {100 * least:.2g}%"
+            where = f"in more than {_RARE_SHARE:.0%} of the rows"
+            self.doubts.append(f"{said} {where}: their means are extrapolated there")
+            return
+        for one, share in rare:
+            said = f"action {one!r} has a chance below {100 * least:.2g}% in {share:.0%} of the rows"
+            self.doubts.append(f"{said}: its means are extrapolated there")
 
     def fit(
         self, name: str, y: Array, *, low: float, high: float, shown: tuple[float, float] | None = None
@@ -343,6 +356,11 @@ class _Fits:
             )
         clipped: Array = np.clip(means, low, high)
         return clipped
+
+    def expected(self, y: Array) -> Array:
+        """What each row is expected to have, (n,), where y in [0, 1] is what it has."""
+        fitted = self._coefficients(y, np.ones(y.size, dtype=bool))[self._codes]
+        return np.asarray(np.clip(np.einsum("ij,ij->i", self._table.x, fitted), 0.0, 1.0))
 
     def _coefficients(self, y: Array, seen: NDArray[np.bool_]) -> Array:
         x, codes = self._table.x[seen], self._codes[seen]
@@ -366,51 +384,6 @@ class _Fits:
                 f"the fit of {name!r} predicts unseen rows no better than each action's average "
                 f"(squared error {error / y.size:.4g} against {average_error / y.size:.4g})"
             )
-
-
-def ridge_by_action(x: Array, codes: Codes, y: Array, n_actions: int, ridge: float) -> Array:
-    """Coefficients (J, p) of each action's rows of y on x, whose first feature is 1, without penalty; 0 where there are no rows."""
-    penalty = np.diag(np.append(0.0, np.full(x.shape[1] - 1, ridge)))
-    fitted = np.zeros((n_actions, x.shape[1]))
-    for j in range(n_actions):
-        rows = codes == j
-        if rows.any():
-            fitted[j] = np.linalg.solve(x[rows].T @ x[rows] + penalty, x[rows].T @ y[rows])
-    return fitted
-
-
-def chance_model(x: Array, codes: Codes, n_actions: int, penalty: float = 1.0) -> Callable[[Array], Array]:
-    """The chance of each action by its context, (n, J) for rows (n, p): a logistic model with a ridge penalty.
-
-    The first feature is 1 and hardly penalised, so a large penalty leaves each action its share of the rows.
-    """
-    from scipy.optimize import minimize
-
-    rows = _judged(len(x))
-    x, codes = x[rows], codes[rows]
-    taken = np.eye(n_actions)[codes]
-    ridge = np.append(_FREE, np.full(x.shape[1] - 1, penalty))
-
-    def loss(flat: Array) -> tuple[float, Array]:
-        theta = flat.reshape(n_actions, -1)
-        scores = x @ theta.T
-        scores -= scores.max(axis=1, keepdims=True)
-        log_chances = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
-        gradient = (np.exp(log_chances) - taken).T @ x + ridge * theta
-        return float(-(taken * log_chances).sum() + 0.5 * (ridge * theta**2).sum()), gradient.ravel()
-
-    # After a few dozen steps the remaining error is far below that of the fit.
-    start = np.zeros(n_actions * x.shape[1])
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
-    theta = found.x.reshape(n_actions, -1)
-
-    def chances(rows: Array) -> Array:
-        scores = rows @ theta.T
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        shares: Array = odds / odds.sum(axis=1, keepdims=True)
-        return shares
-
-    return chances
 
 
 def _usage(
@@ -473,12 +446,15 @@ class TableSettings(History, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     # At most this many rows become contexts, drawn with a fixed seed if the table has more; means are fitted to all rows.
     contexts: int = 4000
+    # Of more rows than that, so many are drawn, with a fixed seed and at least one of each action and group; all by default.
+    rows: int | None = None
     unit: str | None = None  # see `from_table`
 
     def __post_init__(self) -> None:
         History.__post_init__(self)
-        if self.contexts < 1:
-            raise InvalidInput(field="contexts", must="be at least 1", got=self.contexts)
+        for name in ("contexts", "rows"):
+            if (most := getattr(self, name)) is not None and most < 1:
+                raise InvalidInput(field=name, must="be at least 1", got=most)
 
 
 def table_environment(
@@ -496,17 +472,18 @@ def table_environment(
         what = 'an environment of kind "table" needs it to read the rows'
         raise SpecError(f"context: is missing: {what}")
     try:
-        log = settings.read(stated.folder) if log is None else log
+        log = settings.read(stated.folder, most=settings.rows) if log is None else log
         usage = _usage_columns(spec, settings)
         log = log.for_actions(spec.actions) if spec.actions else log
         options: dict[str, Any] = {"unit": settings.unit, "name": spec.name, "judge": tell is not None}
+        options["most"] = settings.contexts
         env, doubts = table_of(log, spec.encoder, usage, spec.rules, **options)
     except InvalidInput as error:
         raise SpecError(error, within="environment") from error
     if tell is not None:
         for doubt in doubts:
             tell(doubt)
-    return _fewer(env, settings.contexts)
+    return env
 
 
 def _usage_columns(spec: Spec, settings: TableSettings) -> dict[str, Any]:
@@ -519,22 +496,3 @@ def _usage_columns(spec: Spec, settings: TableSettings) -> dict[str, Any]:
         what = "is missing, but a rule counts it; name the column of what was used"
         raise InvalidInput(f"usage.{missing[0]} {what}")
     return {name: one for name, one in usage.items() if name in counted}
-
-
-def _fewer(env: Tabular, most: int) -> Tabular:
-    """The environment with at most `most` of its contexts, drawn by their weights."""
-    if env.n_contexts <= most:
-        return env
-    rng = np.random.default_rng(0)
-    at = np.sort(rng.choice(env.n_contexts, most, replace=False, p=env.weights))
-    return changed(
-        env,
-        weights=np.full(most, 1.0 / most),
-        features=None if env.features is None else env.features[at],
-        cost_features=None if env.cost_features is None else env.cost_features[at],
-        rewards=env.rewards[at],
-        costs=env.cost_locations[at],
-        available=env.available[at],
-        rules=env.rules,
-        groups=None if env.groups is None else [env.groups[c] for c in at],
-    )

@@ -15,10 +15,10 @@ context, and a master program over blocks of contexts finds the next λ.
 (0.4, [[0.5, 0.5]])
 """
 
-from tightrope.lp.allocations import Method, allocation, least_moves, slater
+from tightrope.lp.allocations import Family, Method, allocation, least_moves, slater
 from tightrope.lp.highs import LPSolution, solve_lp
 from tightrope.lp.mixture import MixtureProgram
 from tightrope.lp.program import Allocation, Certificate, certify
 
-__all__ = ["Allocation", "Certificate", "LPSolution", "Method", "MixtureProgram"]
+__all__ = ["Allocation", "Certificate", "Family", "LPSolution", "Method", "MixtureProgram"]
 __all__ += ["allocation", "certify", "least_moves", "slater", "solve_lp"]

@@ -51,6 +51,36 @@ def allocation(
     return program.verified(x, duals, eps, "decomposition", iterations)
 
 
+class Family:
+    """One allocation program under many margins: each solve starts from what the last one found.
+
+    >>> family = Family([1.0], [[0.1, 0.7]], [[[-0.1], [0.1]]])
+    >>> [round(family.solve(epsilon).value, 12) for epsilon in (0.0, 0.05)]
+    [0.4, 0.25]
+    """
+
+    def __init__(
+        self, weights: ArrayLike, rewards: ArrayLike, costs: ArrayLike, *, offsets: ArrayLike | None = None
+    ) -> None:
+        self._program = Program.make(weights, rewards, costs, offsets)
+        self._search: Decomposition | None = None
+
+    def solve(self, epsilon: ArrayLike) -> Allocation:
+        """The verified optimum where costs must stay `epsilon` (a number or K of them) below 0; see `allocation`."""
+        program = self._program
+        eps = bounds(epsilon, program.n_constraints, "epsilon")
+        if _direct("auto", program):
+            return program.verified(*_solve_direct(program, eps), eps, "direct", 0)
+        if self._search is None:
+            self._search = Decomposition(program, eps)
+            self._search.solve()
+        else:
+            self._search.solve_again(eps)
+        return program.verified(
+            self._search.x(), self._search.center, eps, "decomposition", self._search.iterations
+        )
+
+
 def slater(
     weights: ArrayLike, costs: ArrayLike, *, offsets: ArrayLike | None = None, method: Method = "auto"
 ) -> Allocation:

@@ -17,10 +17,7 @@ from tightrope.lp.program import GAP, RESIDUAL, Index, Program, infeasible
 def solve_decomposed(program: Program, eps: Array) -> tuple[Array, Array, int]:
     """x and λ of the allocation program, and the pricing rounds that it took."""
     search = Decomposition(program, eps)
-    t = search.widen(cap=0.0, enough=0.0)
-    if t < -RESIDUAL:
-        raise infeasible(-t, search.center)
-    search.maximise(min(t, 0.0))
+    search.solve()
     return search.x(), search.center, search.iterations
 
 
@@ -57,6 +54,30 @@ class Decomposition:
             self._master.addRow(1.0, 1.0, 0, none, np.empty(0))
         self._master.addCol(1.0, -np.inf, 0.0, k, np.arange(k, dtype=np.int32), np.ones(k))
 
+    def solve(self) -> None:
+        """Both phases: a choice within the limits, then the best one."""
+        t = self.widen(cap=0.0, enough=0.0)
+        if t < -RESIDUAL:
+            raise infeasible(-t, self.center)
+        self.maximise(min(t, 0.0))
+
+    def solve_again(self, eps: Array) -> None:
+        """The same program with other margins; the columns that are there remain, so that few are left to be found."""
+        before = self.center
+        self.eps, self.iterations = eps, 0
+        rows = np.arange(eps.size, dtype=np.int32)
+        self._master.changeRowsBounds(eps.size, rows, np.full(eps.size, -np.inf), -eps)
+        # Back to the first phase, whose objective is the slack alone.
+        self._earned[0] = 1.0
+        costs = np.zeros(self._earned.size)
+        costs[0] = 1.0
+        self._master.changeColsCost(costs.size, np.arange(costs.size, dtype=np.int32), costs)
+        t = self.widen(cap=0.0, enough=0.0)
+        if t < -RESIDUAL:
+            raise infeasible(-t, self.center)
+        self.center = before
+        self.maximise(min(t, 0.0))
+
     def widen(self, cap: float, *, enough: float = np.inf) -> float:
         """Maximise t <= cap subject to Σ p w x + t <= -ε; stop early once t reaches `enough`. Return t."""
         self._master.changeColBounds(0, -np.inf, cap)
@@ -89,7 +110,7 @@ class Decomposition:
     def _price(self, rewards: Array, lam: Array, constant: float) -> tuple[float, Index]:
         """The dual function at λ, and the row that attains it in each context."""
         program = self.program
-        scores = rewards - program.w @ lam
+        scores = program.scores(rewards, lam)
         rows = program.best_rows(scores)
         return float(program.p @ scores[rows] - self.eps @ lam) + constant, rows
 

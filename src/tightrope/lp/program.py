@@ -124,6 +124,11 @@ class Program:
     def n_constraints(self) -> int:
         return int(self.w.shape[1])
 
+    def scores(self, rewards: Array, lam: Array) -> Array:
+        """What each row is worth at the prices λ: r - λ·w."""
+        # On one core, and faster than a product by OpenBLAS, whose threads cost more than they save on so few columns.
+        return np.asarray(rewards - np.einsum("nk,k->n", self.w, lam))
+
     def best_rows(self, scores: Array) -> Index:
         """The first best row of each context."""
         starts = self.offsets[:-1]
@@ -150,7 +155,7 @@ class Program:
         y = self.mass(x)
         value = float(y @ self.r)
         dual_residual = float(np.max(-lam, initial=0.0))
-        bound = float(self.p @ self.tops(self.r - self.w @ lam) - eps @ lam)
+        bound = float(self.p @ self.tops(self.scores(self.r, lam)) - eps @ lam)
         return self._judged(x, y @ self.w + eps, value, bound, dual_residual)
 
     def verified(self, x: Array, lam: Array, eps: Array, method: str, iterations: int) -> Allocation:
@@ -163,7 +168,7 @@ class Program:
         means = self.mass(x) @ self.w
         value = float(np.minimum(1.0, -means).min(initial=1.0))
         # max_x,δ<=1 of δ - λ·(means + δ) with Σλ <= 1, the dual of the program in δ.
-        bound = float(self.p @ self.tops(-self.w @ lam) + 1.0 - lam.sum())
+        bound = float(self.p @ self.tops(self.scores(np.zeros_like(self.r), lam)) + 1.0 - lam.sum())
         dual_residual = max(float(np.max(-lam, initial=0.0)), float(lam.sum() - 1.0))
         proof = self._judged(x, means + value, value, bound, dual_residual)
         return self._verified(x, lam, -means, proof, method, iterations)

@@ -6,8 +6,9 @@
 """
 
 from tightrope.oracle.assumptions import Assumption, Assumptions, check
+from tightrope.oracle.curve import LimitCurve
 from tightrope.oracle.programs import Baseline, Benchmark, benchmark, slater, solve
 from tightrope.oracle.solution import Atoms, Found, Solution
 
-__all__ = ["Assumption", "Assumptions", "Atoms", "Baseline", "Benchmark", "Found", "Solution"]
+__all__ = ["Assumption", "Assumptions", "Atoms", "Baseline", "Benchmark", "Found", "LimitCurve", "Solution"]
 __all__ += ["benchmark", "check", "slater", "solve"]

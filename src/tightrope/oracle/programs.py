@@ -170,6 +170,9 @@ class _Rows:
         costs, offsets = self.costs, self.offsets
         return lp.allocation(self.weights, self.rewards, costs, offsets=offsets, epsilon=eps, method=method)
 
+    def family(self) -> lp.Family:
+        return lp.Family(self.weights, self.rewards, self.costs, offsets=self.offsets)
+
     def policy(self, x: Array) -> Array:
         full = np.zeros(self.mask.shape)
         full[self.mask] = x.ravel()
@@ -188,7 +191,7 @@ class _Rows:
 
     def bound(self, lam: Array, eps: Array) -> float:
         """The dual function at λ: an upper bound on the program's value."""
-        scores = self.rewards - self.costs @ lam
+        scores = self.rewards - np.einsum("...k,k->...", self.costs, lam)
         tops = scores.max(axis=1) if self.offsets is None else np.maximum.reduceat(scores, self.offsets[:-1])
         return float(self.weights @ tops - eps @ lam)
 
@@ -230,6 +233,7 @@ def _solved(env: Tabular, atoms: Atoms, eps: Array, baseline: Found, method: lp.
         constraints=env.constraints,
         units=env.units,
         columns=() if env.rules is None else env.rules.columns,
+        program=rows,
     )
 
 
@@ -295,7 +299,7 @@ def _enumerated(env: Tabular) -> Atoms:
     return Atoms(np.concatenate(contexts), np.concatenate(weights), np.concatenate(costs))
 
 
-def _sampled(env: Tabular, n: int, draw: np.random.Generator) -> Atoms:
+def _sampled(env: Tabular, n: int, draw: np.random.Generator, jumps: NDArray[np.bool_]) -> Atoms:
     """n atoms of equal weight, contexts by systematic sampling: each expectation is unbiased."""
     ticks = (np.arange(n) + draw.random()) / n
     edges = np.cumsum(env.weights)
@@ -307,7 +311,7 @@ def _sampled(env: Tabular, n: int, draw: np.random.Generator) -> Atoms:
         costs = np.where(env.seen_before | (not env.seen_mixed), costs, env.costs[contexts])
     else:
         level, costs = low + (high - low) * draw.random((n, *env.costs.shape[1:])), env.costs[contexts]
-        costs = np.where(_shown_jumps(env)[contexts], np.where(level < costs, high, low), costs)
+        costs = np.where(jumps[contexts], np.where(level < costs, high, low), costs)
     return Atoms(contexts, np.full(n, 1.0 / n), costs)
 
 
@@ -320,12 +324,13 @@ def _solve_sampled(env: Tabular, eps: Array, method: lp.Method, samples: int, se
     """
     draw = np.random.default_rng(whole_number("seed", seed))
     size = -(-samples // _BATCHES)
-    batches = [_sampled(env, size, draw) for _ in range(_BATCHES)]
+    jumps = _shown_jumps(env)
+    batches = [_sampled(env, size, draw, jumps) for _ in range(_BATCHES)]
     contexts = np.concatenate([one.contexts for one in batches])
     costs = np.concatenate([one.costs for one in batches])
     pooled = Atoms(contexts, np.full(contexts.size, 1.0 / contexts.size), costs)
     found = _solved(env, pooled, eps, "joint-sampled", method)
-    return _with_interval(env, found, batches, (_sampled(env, size, draw) for _ in batches), method)
+    return _with_interval(env, found, batches, (_sampled(env, size, draw, jumps) for _ in batches), method)
 
 
 def _solve_custom(

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tightrope import displays, lp
+from tightrope.errors import InvalidInput
 from tightrope.frames import AsFrame
+from tightrope.messages import did_you_mean
+from tightrope.oracle.curve import POINTS, LimitCurve, Program, limit_curve
 from tightrope.rules import Column, Units
 from tightrope.validation import Array
 
@@ -70,6 +73,7 @@ class Solution(AsFrame):
     constraints: tuple[str, ...]
     units: Units
     columns: tuple[Column, ...]
+    program: Program  # what was solved, which `curve` solves again
 
     @property
     def prices(self) -> Array:
@@ -83,6 +87,55 @@ class Solution(AsFrame):
     def left(self) -> Array:
         """How far the policy stays from each limit, (K,): units of the rule per decision that the rule counts."""
         return self.units.means(self.slack)
+
+    def curve(self, rule: str | int, limits: ArrayLike | None = None, *, points: int = POINTS) -> LimitCurve:
+        """What the best policy would earn with other limits of one rule; all other limits stay.
+
+        Parameters
+        ----------
+        rule : str or int
+            The name of its column, as in `constraints`, or the number of it.
+        limits : sequence of float, optional
+            In the units of the rule; by default `points` limits from half of today's to one and a half of it. Today's is added.
+
+        Examples
+        --------
+        >>> import tightrope as tr
+        >>> rules = tr.Rules([tr.Budget("cents", at_most=250, range=(0, 1000))], actions=["nothing", "coupon"])
+        >>> costs = rules.costs({"cents": [0, 1000]})
+        >>> env = tr.environments.Tabular([1.0], rewards=[[0.2, 0.6]], costs=[costs], rules=rules)
+        >>> print(tr.solve(env).curve("cents", [0, 500, 1000]))
+        cents: with today's limit of 250 the best policy earns 0.3 per decision.
+        A limit of 1,000 would earn 0.3 more.
+        From 1,000 on, a higher limit would earn nothing more.
+        limit  earns  one more unit earns
+            0    0.2               0.0004
+          250    0.3               0.0004  today
+          500    0.4               0.0004
+        1,000    0.6                    0
+        """
+        k = self._column(rule)
+        return limit_curve(
+            self.program,
+            self.epsilon,
+            k,
+            self.constraints[k],
+            self.columns[k] if self.columns else None,
+            unit_margin=float(self.units.prices(np.eye(len(self.constraints))[k])[k]),
+            limits=limits,
+            points=points,
+        )
+
+    def _column(self, rule: str | int) -> int:
+        names = list(self.constraints)
+        if isinstance(rule, int) and not isinstance(rule, bool) and 0 <= rule < len(names):
+            return rule
+        if rule not in names:
+            known = f"the rules are: {', '.join(names)}" if names else "there is no rule"
+            raise InvalidInput(
+                f"unknown rule {rule!r}{did_you_mean(str(rule), names)}; {known}", field="rule"
+            )
+        return names.index(str(rule))
 
     def words(self) -> list[str]:
         """What each limit that binds costs, in sentences."""

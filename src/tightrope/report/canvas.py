@@ -65,9 +65,10 @@ def figure_style(salt: str = "tightrope") -> Iterator[None]:
 
 def blank_figure(height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH / 72.0, height / 72.0), dpi=72)
+    from tightrope.report.shown_figure import ShownFigure
+
+    figure = ShownFigure(figsize=(WIDTH / 72.0, height / 72.0), dpi=72, facecolor=LIGHT["paper"])
     FigureCanvasAgg(figure)
     return figure
 

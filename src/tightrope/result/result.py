@@ -37,6 +37,8 @@ _ARRAYS = {"rounds", "reward", "observed_reward", "cost", "mean_cost", "counts",
 _ARRAYS |= {"optimal_reward", "choices"}
 _BASELINES = ("fluid", "joint", "joint-sampled", "given")
 _ACTIONS_SHOWN = 7
+_RULES_SHOWN = 3
+_CLOSE = 0.01  # a rule with less room than this per round, of its range, counts as binding
 _FORMAT, _VERSION = "tightrope-result", 1
 
 
@@ -71,6 +73,12 @@ class Result(AsFrame):
     ...              actions=("a", "b"), constraints=("limit",), seconds=0.1)
     >>> run.regret.mean.round(3).tolist(), run.violation.mean.tolist(), run.expected_last_violation
     ([0.2, 0.5], [0.1, 0.0], 1)
+    >>> run
+    safe on two-arms: 2 rounds, 2 runs
+      average reward   0.6 [−0.1, 1.2]: 68.8% [−10.7%, 148.2%] of the optimum, 0.8
+      regret           0.5 [−0.8, 1.8]
+      rules            held at the end; last above zero in round 1 [1, 1], at most 1
+      rules that bind  none
     >>> print(run.summary())
     safe on two-arms: 2 rounds, 2 replications, seed 0
       regret               0.5 [−0.8, 1.8]
@@ -322,6 +330,7 @@ class Result(AsFrame):
         """Regret (reward per round where the optimum is not known), expected violation and shares of the actions, by round.
 
         Written to `path` if given: `.png`, `.svg` or `.pdf`. Rounds are on a logarithmic axis, since violations end early.
+        A notebook shows the figure by itself, without `%matplotlib inline`.
         """
         logx = self.n_rounds > 1
         if self.optimum is None:
@@ -398,8 +407,49 @@ class Result(AsFrame):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        who = f"policy={self.policy!r}, scenario={self.scenario!r}"
-        return f"Result({who}, rounds={self.n_rounds}, replications={self.n_replications})"
+        """The numbers that matter, in a few lines."""
+        runs = f"{self.n_replications:,} run{'s' if self.n_replications > 1 else ''}"
+        title = f"{self.policy} on {self.scenario}: {self.n_rounds:,} rounds, {runs}"
+        lines = [("average reward", f"{self.average_reward.at()}{self._share_in_words()}")]
+        lines += [] if self.optimum is None else [("regret", str(self.regret.at()))]
+        if self.constraints:
+            lines += [("rules", self._kept_in_words()), ("rules that bind", self._binding_in_words())]
+        lines += [(one.kind, in_runs(one, self.n_replications)) for one in self.concerns]
+        return repr(Summary(f"{title}{', interrupted' if self.interrupted else ''}", {}, lines))
+
+    def _share_in_words(self) -> str:
+        if self.optimum is None:
+            return ""
+        best = self.n_rounds * self.optimum if self.optimal_reward is None else float(self.optimal_reward[-1])
+        optimum = f"the optimum, {format_number(self.optimum)}"
+        if best <= 0.0:
+            return f"; {optimum}"
+        share, high, low = (100.0 * (1.0 - one / best) for one in self.regret.at())
+        between = "" if math.isnan(low) else f" [{format_number(low, 1)}%, {format_number(high, 1)}%]"
+        return f": {format_number(share, 1)}%{between} of {optimum}"
+
+    def _kept_in_words(self) -> str:
+        above, last = round(float(self.violated_share.mean[-1]) * self.n_replications), self.last_violated()
+        said = (
+            f"above zero at the end in {above:,} of {self.n_replications:,}" if above else "held at the end"
+        )
+        if not last.max:
+            return f"{said}; never above zero"
+        return f"{said}; last above zero in round {last.estimate}, at most {last.max:,}"
+
+    def _binding_in_words(self) -> str:
+        """The rules whose total is close to its limit at the end, or above it."""
+        left = -self.mean_cost_curve.mean[-1] / self.n_rounds
+        binding = np.flatnonzero(left <= _CLOSE)
+        shown = binding[:_RULES_SHOWN].tolist()
+        said = []
+        for k in shown:
+            side = "left" if left[k] >= 0.0 else "too much"
+            said.append(
+                f"{self.constraints[k]} ({format_number(abs(left[k]) * self.scales[k])} {side} per round)"
+            )
+        more = [f"{binding.size - len(shown):,} more"] if binding.size > len(shown) else []
+        return ", ".join([*said, *more]) or "none"
 
     def _repr_html_(self) -> str:
         lines = [self._line("reward per round", self.average_reward, self.optimum, "the best there is")]

@@ -9,16 +9,28 @@ from pathlib import Path
 import numpy as np
 
 from tightrope.concerns import in_runs
-from tightrope.report import Cell, NamedCurve, Panel, Report, format_number, panels_figure
+from tightrope.oracle import LimitCurve, Solution
+from tightrope.oracle.solution import TIGHT
+from tightrope.report import Cell, NamedCurve, Panel, Report, format_number, limit_figure, panels_figure
 from tightrope.result import Result
 from tightrope.rules import Column, Units
 from tightrope.spec import Spec
 
 _SHOWN = 6  # curves in a panel
+_CURVES = 3  # limits for which is shown what others would earn
 
 
-def write_page(spec: Spec, results: Sequence[Result], folder: Path) -> Path:
-    """Write `index.html` and its figure into `folder`; returns the path of the page."""
+def limit_curves(best: Solution) -> list[LimitCurve]:
+    """What other limits would earn: of the rules whose limits cost most."""
+    cost = best.duals * best.binding
+    dearest = [k for k in np.argsort(-cost, kind="stable").tolist() if cost[k] > TIGHT][:_CURVES]
+    return [best.curve(k) for k in dearest]
+
+
+def write_page(
+    spec: Spec, results: Sequence[Result], folder: Path, curves: Sequence[LimitCurve] = ()
+) -> Path:
+    """Write `index.html` and its figures into `folder`; returns the path of the page."""
     by_name = {result.policy: result for result in results}
     first = results[0]
     size = f"{first.n_rounds:,} rounds, {first.n_replications:,} {'run' if first.n_replications == 1 else 'runs'} of each policy"
@@ -35,6 +47,8 @@ def write_page(spec: Spec, results: Sequence[Result], folder: Path) -> Path:
         constrained=any(run.constraints for run in results),
         panels=_panels(by_name),
         draw=panels_figure,
+        curves=curves,
+        draw_curve=limit_figure,
         ends=_ends(by_name),
         rules={name: _rules(spec, run) for name, run in by_name.items()} if first.constraints else {},
         worded=_columns(spec, first) is not None,

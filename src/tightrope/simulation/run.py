@@ -13,7 +13,7 @@ from tightrope.environments.custom import Custom
 from tightrope.environments.tabular import Tabular
 from tightrope.oracle import solve
 from tightrope.result import Result
-from tightrope.simulation.page import write_page
+from tightrope.simulation.page import limit_curves, write_page
 from tightrope.spec import Spec
 
 
@@ -33,14 +33,16 @@ def simulate_spec(
     `index.html` about all. Rules that no policy can keep in this environment raise `InfeasibleProblem`.
     """
     env = environment_of(spec)
+    best = None
     if isinstance(env, Tabular):
-        solve(env)  # rules that no policy can keep are refused before anything is simulated
+        best = solve(env)  # rules that no policy can keep are refused before anything is simulated
     policies = policies_of(spec, env, {"x": lambda: solve(env, baseline="fluid").policy})
     asked = {"rounds": rounds, "replications": replications, "seed": seed}
     size: dict[str, Any] = {
         name: getattr(spec.simulation, name) if one is None else one for name, one in asked.items()
     }
     folders = _folders(out, policies) if out is not None else {}
+    curves = [] if best is None or out is None else limit_curves(best)
     results: list[Result] = []
     for name, policy in policies.items():
         try:
@@ -54,7 +56,7 @@ def simulate_spec(
         if out is not None:
             result.save(folders[name])
             result.plot(folders[name] / "figure.svg")
-            write_page(spec, results, out)
+            write_page(spec, results, out, curves)
         if result.interrupted:
             return results, True
     return results, False

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import lp
-from tightrope.environments.table import chance_model, ridge_by_action
+from tightrope.environments.action_models import chance_model, ridge_by_action
 from tightrope.intervals import mean_interval
 from tightrope.log import Log
 from tightrope.offpolicy.estimators import degrees_of_freedom, interval
@@ -35,11 +35,16 @@ from tightrope.validation import Array
 FOLDS = 5
 # A short table is split into folds several times, because the split itself is random.
 SPLITS, FEW_ROWS = 3, 5000
-LEAST_ROWS = 50
+LEAST_ROWS, LEAST_EACH = 50, 5  # of a table, and of it for each action
 MOST_ROWS = 20_000
-LEAST_CHANCE = 0.02  # smaller probabilities of the action taken are raised to this: weights stay below 50
+# Of tables with many actions fewer rows are used: so many numbers at most, of every row, action, and reward or rule.
+MOST_CELLS = 8_000_000
+_FEW_CELLS = 1_000_000  # with more, folds are split once
+# Smaller probabilities of the action taken are raised to this, or to a fifth of an even share: weights stay below 50, or 5 J.
+LEAST_CHANCE, _OF_EVEN = 0.02, 0.2
 # Penalties on the slopes of the action probabilities: from as much dependence on the context as the rows show to hardly any.
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e5)
+_MANY_ACTIONS = 50
 _RIDGE = 1.0
 
 
@@ -140,10 +145,12 @@ class LearntValue:
     policy: Estimate  # of θ (see the module): its reward per decision
     mix: Estimate  # the same of the best fixed mix of actions, which does not look at the context
     table: Estimate | None  # what the decisions in the table earned; None if it has no decisions
+    over_mix: Estimate  # how much more the policy earns than the best fixed mix, row by row
+    over_table: Estimate | None  # and than the decisions in the table
     used: tuple[Estimate, ...]  # by column of the rules, in the rule's units per decision that it counts
     learnt: tuple[Learnt, ...]  # the policy of each fold, of each split
     rows: int  # how many were used
-    clipped: float  # the share of rows whose action had a probability below 0.02
+    clipped: float  # the share of rows whose action had a probability below `least_chance`
 
     def as_data(self, rules: Rules | None) -> dict[str, Any]:
         names = () if rules is None else rules.names
@@ -151,13 +158,19 @@ class LearntValue:
             "policy": asdict(self.policy),
             "fixed_mix": asdict(self.mix),
             "table": None if self.table is None else asdict(self.table),
+            "over_fixed_mix": asdict(self.over_mix),
+            "over_table": None if self.over_table is None else asdict(self.over_table),
             "used": {name: asdict(one) for name, one in zip(names, self.used)},
             "rows": self.rows,
         }
 
 
-def learnt_value(rows: Rows, rules: Rules | None, *, seed: int = 0) -> LearntValue:
+def learnt_value(
+    rows: Rows, rules: Rules | None, *, seed: int = 0, decided: Array | None = None
+) -> LearntValue:
     """Estimate what a policy learnt from the rows earns, by cross-fitting.
+
+    `decided` are the rewards of all decisions in the table, if `rows` are only some of them.
 
     Raises
     ------
@@ -165,7 +178,8 @@ def learnt_value(rows: Rows, rules: Rules | None, *, seed: int = 0) -> LearntVal
         No policy keeps the rules on the rows of some folds.
     """
     found: list[_Split] = []
-    for r in range(SPLITS if len(rows) <= FEW_ROWS else 1):
+    short = len(rows) <= FEW_ROWS and rows.known.size <= _FEW_CELLS
+    for r in range(SPLITS if short else 1):
         # The penalty that is best for one split is best for the others, up to chance.
         penalties = (found[0].penalty,) if found else PENALTIES
         found.append(_once(rows, rules, np.random.default_rng([seed, r]), penalties))
@@ -177,14 +191,17 @@ def learnt_value(rows: Rows, rules: Rules | None, *, seed: int = 0) -> LearntVal
         beyond = [float(units.means(np.full(K, end))[k]) for end in astuple(over[k])]
         mean, *ends = (column.limit + column.sign * one for one in beyond)
         used.append(Estimate(mean, min(ends), max(ends)))
-    table = None if rows.actions is None else Estimate(*map(float, mean_interval(rows.rewards)))
+    earned = rows.rewards if decided is None else decided
+    table = None if rows.actions is None else Estimate(*map(float, mean_interval(earned)))
     return LearntValue(
         policy=policy,
         mix=mix,
         table=table,
+        over_mix=_averaged([run.over_mix for run in found]),
+        over_table=None if rows.actions is None else _averaged([run.over_table for run in found]),
         used=tuple(used),
         learnt=tuple(one for run in found for one in run.learnt),
-        rows=min(len(rows), MOST_ROWS),
+        rows=len(rows),
         clipped=float(np.mean([run.clipped for run in found])),
     )
 
@@ -202,13 +219,15 @@ class _Split(NamedTuple):
 
     policy: list[_Mean]
     mix: list[_Mean]
+    over_mix: _Mean
+    over_table: _Mean  # meaningless if there are no decisions
     learnt: list[Learnt]
     clipped: float
     penalty: float
 
 
 def _once(rows: Rows, rules: Rules | None, rng: np.random.Generator, penalties: tuple[float, ...]) -> _Split:
-    rows = rows.at(rng.permutation(len(rows))[:MOST_ROWS])
+    rows = rows.at(rng.permutation(len(rows)))
     n = len(rows)
     cost_range = np.zeros((0, 2)) if rules is None else rules.cost_range
     fold = np.arange(n) % FOLDS
@@ -216,8 +235,21 @@ def _once(rows: Rows, rules: Rules | None, rng: np.random.Generator, penalties: 
     pairs = combinations_with_replacement(range(FOLDS), 2)
     learnt = {(f, g): Learnt.of(rows.at((fold != f) & (fold != g)), cost_range) for f, g in pairs}
     policy, mix = (_judged(rows, fold, learnt, chances, fixed=fixed) for fixed in (False, True))
-    rare = 0.0 if rows.actions is None else float((chances[np.arange(n), rows.actions] < LEAST_CHANCE).mean())
-    return _Split(policy, mix, [learnt[f, f] for f in range(FOLDS)], rare, penalty)
+    done = rows.rewards if rows.actions is not None else rows.rewards.mean(axis=1)
+    table = _Judged(done[:, None], np.zeros((n, 1)), np.ones(n), np.zeros((FOLDS, FOLDS, 1)))
+    rare = (
+        0.0
+        if rows.actions is None
+        else float((chances[np.arange(n), rows.actions] < least_chance(rows.known.shape[1])).mean())
+    )
+    over_mix, over_table = (_gain(policy, other, fold) for other in (mix, table))
+    own = [learnt[f, f] for f in range(FOLDS)]
+    return _Split(_means(policy, fold), _means(mix, fold), over_mix, over_table, own, rare, penalty)
+
+
+def least_chance(n_actions: int) -> float:
+    """The least probability that weights are made of."""
+    return min(LEAST_CHANCE, _OF_EVEN / n_actions)
 
 
 def _averaged(splits: list[_Mean]) -> Estimate:
@@ -239,24 +271,38 @@ def _chances(rows: Rows, fold: NDArray[np.int64], penalties: tuple[float, ...]) 
     n, J = rows.known.shape[:2]
     if rows.actions is None:
         return np.ones((n, J)), penalties[0]
-    found, logs = [], []
-    for penalty in penalties:
+    found: list[Array] = []
+    logs: list[Array] = []
+    for penalty in reversed(penalties):
         chances = np.zeros((n, J))
         for f in range(FOLDS):
             model = chance_model(rows.x[fold != f], rows.actions[fold != f], J, penalty)
             chances[fold == f] = model(rows.x[fold == f])
         found.append(chances)
         logs.append(np.log(np.maximum(np.finfo(float).tiny, chances[np.arange(n), rows.actions])))
+        if J > _MANY_ACTIONS and not _near(logs[-1], max(logs, key=np.sum)):
+            break  # smaller penalties follow the noise even more, and each takes a minute
     best = max(logs, key=np.sum)
-    near = [(best - one).mean() <= (best - one).std() / np.sqrt(n) for one in logs]
-    i = near.index(True)
-    return found[i], penalties[i]
+    i = max(i for i, one in enumerate(logs) if _near(one, best))
+    return found[i], penalties[-1 - i]
+
+
+def _near(logs: Array, best: Array) -> bool:
+    """Whether a model predicts the actions within one standard error of the best."""
+    return bool((best - logs).mean() <= (best - logs).std() / np.sqrt(len(best)))
+
+
+def most_rows(spec: Spec) -> int:
+    """How many rows of a table are used."""
+    numbers = len(spec.actions) * (1 + (0 if spec.rules is None else spec.rules.n_constraints))
+    return min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // numbers))
 
 
 def rows_of(spec: Spec, log: Log) -> Rows:
-    """The rows of a log as a spec reads them: features by its encoder, costs by its rules."""
+    """The rows of a log as a spec reads them: features by its encoder, costs by its rules. Of many rows a fixed sample."""
     assert spec.encoder is not None
     log, rules = log.for_actions(spec.actions), spec.rules
+    log = log.sample(most_rows(spec))
     n, J, K = len(log), len(spec.actions), 0 if rules is None else rules.n_constraints
     actions = None if log.tells_all else log.actions
     known, costs, force = np.zeros((n, J, K)), None, np.ones((n, K))
@@ -305,9 +351,18 @@ def _fit(rows: Rows, y: Array, J: int) -> Array:
     return np.concatenate([ridge_by_action(rows.x, everyone, one, 1, _RIDGE) for one in y.T])
 
 
+class _Judged(NamedTuple):
+    """What the rows say of a policy: of what it earns in the first column, of its costs in the others."""
+
+    fitted: Array  # (n, 1 + K), what the fits expect
+    missed: Array  # (n, 1 + K), by how much they missed what was done
+    weights: Array  # (n,), of that
+    moved: Array  # (F, F, 1 + K), how the mean of a fold moves if another fold teaches nothing
+
+
 def _judged(
     rows: Rows, fold: NDArray[np.int64], learnt: dict[tuple[int, int], Learnt], chances: Array, *, fixed: bool
-) -> list[_Mean]:
+) -> _Judged:
     """What the policies (or fixed mixes) of the folds earn, costs charged at their prices; then each column of costs.
 
     learnt[f, g] has seen neither fold f nor fold g. The errors of two folds are not independent, since each fold taught the policy
@@ -328,10 +383,24 @@ def _judged(
         for g in range(FOLDS):
             if g != f:
                 moved[f, g] = said - _mean(*_parts(learnt[min(f, g), max(f, g)], own, p, fixed=fixed))
-    together = np.einsum("fgm,gfm->m", moved, moved) / FOLDS**2
-    together[1:] = 0.0
-    columns = zip(fitted.T, missed.T, together.tolist())
-    return [_Mean(*_estimate(one, other, weights, fold), also) for one, other, also in columns]
+    return _Judged(fitted, missed, weights, moved)
+
+
+def _means(one: _Judged, fold: NDArray[np.int64]) -> list[_Mean]:
+    found = []
+    for m in range(one.fitted.shape[1]):
+        together = float(np.einsum("fg,gf->", one.moved[..., m], one.moved[..., m])) / FOLDS**2
+        found.append(_Mean(*_estimate(*_scores(one, m), fold), together if m == 0 else 0.0))
+    return found
+
+
+def _gain(one: _Judged, other: _Judged, fold: NDArray[np.int64]) -> _Mean:
+    """How much more one policy earns than another, judged by the same rows."""
+    (scores, *sizes), (others, *other_sizes) = _scores(one, 0), _scores(other, 0)
+    moved = one.moved[..., 0] - other.moved[..., 0]
+    together = float(np.einsum("fg,gf->", moved, moved)) / FOLDS**2
+    freedom, effective = map(min, sizes, other_sizes)
+    return _Mean(*_estimate(scores - others, freedom, effective, fold), together)
 
 
 def _mean(fitted: Array, missed: Array, weights: Array) -> Array:
@@ -354,24 +423,29 @@ def _parts(one: Learnt, rows: Rows, chances: Array, *, fixed: bool) -> tuple[Arr
         fitted = np.column_stack([earned, used])
         return fitted, np.zeros_like(fitted), np.ones(len(rows))
     at = np.arange(len(rows)), rows.actions
-    weights = pi[at] / np.maximum(LEAST_CHANCE, chances[at])
+    weights = pi[at] / np.maximum(least_chance(rows.known.shape[1]), chances[at])
     done = costs[at] if rows.costs is None else rows.costs
     missed = np.where(rows.unknown(), done - costs[at], 0.0)
     fitted = np.column_stack([(pi * rewards).sum(axis=1) - used @ prices, used])
     return fitted, np.column_stack([rows.rewards - rewards[at] - missed @ prices, missed]), weights
 
 
+def _scores(one: _Judged, m: int) -> tuple[Array, float, float]:
+    """The doubly robust score of each row (n,), the degrees of freedom, and how many rows the weights amount to."""
+    fitted, missed, weights = one.fitted[:, m], one.missed[:, m], one.weights
+    total = float(weights.sum())
+    if total <= 0.0:
+        return fitted, len(fitted) - 1.0, float(len(fitted))
+    scaled = weights * (len(weights) / total)  # a mean of 1, as they have when the chances are right
+    mean = float((scaled * missed).mean())
+    scores = fitted + mean + scaled * (missed - mean)
+    return scores, degrees_of_freedom(weights), total**2 / float((weights**2).sum())
+
+
 def _estimate(
-    fitted: Array, missed: Array, weights: Array, fold: NDArray[np.int64]
+    scores: Array, freedom: float, effective: float, fold: NDArray[np.int64]
 ) -> tuple[Estimate, float]:
     """The mean of doubly robust scores with its interval, and its variance; given what was learnt, the rows are independent."""
-    total = float(weights.sum())
-    scores, freedom, effective = fitted, len(fitted) - 1.0, float(len(fitted))
-    if total > 0.0:
-        scaled = weights * (len(weights) / total)  # a mean of 1, as they have when the chances are right
-        mean = float((scaled * missed).mean())
-        scores = fitted + mean + scaled * (missed - mean)
-        freedom, effective = degrees_of_freedom(weights), total**2 / float((weights**2).sum())
     centres = np.bincount(fold, scores) / np.bincount(fold)
     value = np.array([scores.mean()])
     influence = scores - centres[fold]

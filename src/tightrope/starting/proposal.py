@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +18,12 @@ from tightrope.messages import did_you_mean
 from tightrope.starting import roles
 from tightrope.starting.columns import MOST_VALUES, Column, look
 from tightrope.starting.roles import Part
+from tightrope.starting.rule_text import Used, limited, read_rule, rule_name, rule_of
 
 _GIVEN = "you said so"
 _MOSTLY_MISSING = 0.95
+# Of more rows than that a sample is looked at and simulated; kinds, ranges, gaps, actions and groups are those of all rows.
+MOST_ROWS = 200_000
 _RARE = 0.005  # the share of rows below which a value does not get its own category
 
 
@@ -35,14 +37,28 @@ class Proposal:
     encoder: Encoder
     rules: tuple[dict[str, Any], ...]  # as in a spec
     parts: tuple[Part, ...]
+    n_rows: int  # of the table; the log has fewer if some were left out, or if it is a sample
+    reward_ends: tuple[float, float]  # the least and the greatest reward in the table
 
     def why(self, role: str, what: str) -> str:
         return next(part.why for part in self.parts if (part.role, part.what) == (role, what))
 
     @property
+    def sampled(self) -> bool:
+        """Whether the log is a sample of the table's rows."""
+        return len(self.log) + self.log.left_out < self.n_rows
+
+    @property
+    def action_features(self) -> dict[str, list[Any]]:
+        """The columns that describe actions: the value of each action, in the order of the log's."""
+        names = [part.what for part in self.parts if part.role == roles.ACTION_FEATURE]
+        first = [int(np.argmax(self.log.actions == j)) for j in range(self.log.n_actions)] if names else []
+        return {name: self.log.frame.where(first).column(name).to_list() for name in names}
+
+    @property
     def reward_range(self) -> tuple[float, float]:
         """The range of rewards: [0, 1] if the table's are in it, else twice as far as the table's."""
-        low, high = float(self.log.rewards.min()), float(self.log.rewards.max())
+        low, high = self.reward_ends
         if low >= 0.0 and high <= 1.0:
             return 0.0, 1.0
         return min(0.0, 2.0 * low), max(2.0 * high, 0.0 if low < 0.0 else 1.0)
@@ -76,37 +92,69 @@ def propose(
     usage : sequence of str, optional
         Columns of what was used, none of them if empty.
     rules : sequence of str, optional
-        Such as ``"letter <= 0.3"`` or ``"minutes <= 4.5"``; none if empty.
+        Such as ``"letter <= 0.3"``, ``"minutes <= 4.5"`` or ``"letter >= 40% among far"``; none if empty.
+    group
+        The column of each row's group; by default the column that holds the groups which rules are among.
 
     Raises
     ------
     InvalidInput
         Names what the table does not show, the columns that might be meant, and the option to use.
     """
-    frame = Frame(table)
-    columns, path = look(frame), frame.path or Path(file)
+    whole = Frame(table)
+    columns, path = look(whole), whole.path or Path(file)
+    frame = whole if len(whole) <= MOST_ROWS else whole.where(_drawn(len(whole)))
     of_rewards = [one.rpartition("=")[2] for one in reward]
     for given in (action, label, group, *context, *(usage or ()), *of_rewards):
         if given is not None and given not in columns:
             missing = f"there is no column {given!r}{did_you_mean(given, columns)}"
             raise InvalidInput(f"{missing}; it has: {', '.join(columns)}", within=str(path))
     stated, parts = _outcome(columns, path, action, reward, label, success)
+    of_groups = _groups(columns, path, stated, rules or (), group)
+    group = of_groups.what if of_groups is not None else None
     used, why_used = _usage(frame, columns, stated, usage, group)
     history = History(file=file, **stated, usage=used, group=group)
-    log = history.of(frame)
-    parts += why_used
-    if group is not None:
-        parts.append(Part("group", group, _GIVEN))
+    log = history.of(whole, most=MOST_ROWS)
+    parts += [*why_used, *([] if of_groups is None else [of_groups])]
     if log.left_out:
         lacking = "they lack the action, the reward or what was used"
         parts.append(Part("left out", f"{log.left_out:,} rows", lacking))
-    declared, why = _context(frame, columns, history, context)
+    if sampled := len(log) + log.left_out < len(whole):
+        drawn = f"{len(log):,} of {len(whole):,} rows"
+        parts.append(
+            Part(
+                "sample", drawn, "drawn at random for estimates and simulations; ranges are those of all rows"
+            )
+        )
+    # A group that was found among the columns is also known before a decision; one that was named may be a protected attribute.
+    also = () if of_groups is None or of_groups.why == _GIVEN else (of_groups.what,)
+    declared, why = _context(frame, columns, history, context, also)
     if not declared:
         nothing = "no column is left that could be known before a decision; name one with --context"
         raise InvalidInput(nothing, within=str(path))
+    if sampled:
+        declared = {one: _of_all_rows(stated, columns[one]) for one, stated in declared.items()}
     encoder = Encoder(declared).fit(log.frame)
-    made, why_rules = _rules(log, rules)
-    return Proposal(name, history, log, encoder, tuple(made), (*parts, *why_rules, *why))
+    made, why_rules = _rules(log, rules, columns if sampled else {})
+    ends = float(log.rewards.min()), float(log.rewards.max())
+    if sampled and history.success is None and history.label is None:
+        earned = [history.reward] if isinstance(history.reward, str) else (history.reward or {}).values()
+        known = [columns[one] for one in earned if isinstance(one, str)]
+        ends = min(ends[0], *(one.low for one in known)), max(ends[1], *(one.high for one in known))
+    return Proposal(name, history, log, encoder, tuple(made), (*parts, *why_rules, *why), len(whole), ends)
+
+
+def _drawn(n: int) -> Any:
+    return np.sort(np.random.default_rng(0).choice(n, MOST_ROWS, replace=False, shuffle=False))
+
+
+def _of_all_rows(stated: dict[str, Any], column: Column) -> dict[str, Any]:
+    """A declaration with what a sample of the rows may miss: the range of a number, the values of a category."""
+    if stated["type"] == "number":
+        return {**stated, "min": column.low, "max": column.high}
+    if stated["type"] == "category" and "values" not in stated and column.n_values <= MOST_VALUES:
+        return {**stated, "values": _category_values(column.values)}
+    return stated
 
 
 # --- action, reward, usage ---
@@ -148,9 +196,12 @@ def _outcome(
     if found is None:
         could = [one.name for one in columns.values() if roles.is_outcome(one) and one.name != done.what]
         raise InvalidInput(_unclear(path, "was earned", "--reward", could))
-    if (n := columns[done.what].n_values) > roles.MOST_ACTIONS:
-        many = f"has {n:,} different values, but at most {roles.MOST_ACTIONS} can be actions"
-        raise InvalidInput(f"{path}: column {done.what!r} {many}.", remedy="Name another with --action")
+    if not roles.can_be_action(columns[done.what]):
+        many = f"has {columns[done.what].n_values:,} different values in {columns[done.what].rows:,} rows"
+        most = f"at most {roles.MOST_ACTIONS:,} can be actions, on average in at least two rows each"
+        raise InvalidInput(
+            f"{path}: column {done.what!r} {many}, but {most}.", remedy="Name another with --action"
+        )
     stated: dict[str, Any] = {"action": done.what, "reward": found.what}
     column = columns[found.what]
     if success is not None or column.kind not in ("number", "boolean"):
@@ -202,29 +253,66 @@ def _usage(
     return {one.what: one.what for one in found}, found
 
 
+# --- groups ---
+
+
+def _groups(
+    columns: Mapping[str, Column],
+    path: Path,
+    stated: Mapping[str, Any],
+    rules: Sequence[str],
+    group: str | None,
+) -> Part | None:
+    """The column of each row's group, and why: the one that was named, or the only one that holds the groups of the rules."""
+    if group is not None:
+        return Part("group", group, _GIVEN)
+    named = dict.fromkeys(one for text in rules for one in read_rule(text).among)
+    if not named:
+        return None
+    taken = {*History(file="", **stated).needed()}
+    free = [one for one in columns.values() if one.name not in taken and roles.is_choice(one)]
+    holding = [one for one in free if {*named} <= {*map(action_name, one.values)}]
+    if len(holding) == 1:
+        found = holding[0]
+        return Part("group", found.name, f"it holds {_listed([*named])}, which a rule is among")
+    listed = ", ".join(one.name for one in holding or free)
+    words = "several columns hold" if holding else "no column holds"
+    could = f" Could be: {listed}." if listed else ""
+    raise InvalidInput(f"{path}: {words} the groups {_listed([*named])}.{could}", remedy="Use --group COLUMN")
+
+
 # --- context ---
 
 
 def _context(
-    frame: Frame, columns: Mapping[str, Column], history: History, given: Sequence[str]
+    frame: Frame, columns: Mapping[str, Column], history: History, given: Sequence[str], also: Sequence[str]
 ) -> tuple[dict[str, Any], list[Part]]:
-    """What callers send, as declarations for an encoder, and why; and what is left out, and why."""
-    taken = {*history.needed()}
+    """What callers send, as declarations for an encoder, and why; and what is left out, and why.
+
+    The column of the group is part of the context only if it is named in `given` or `also`.
+    """
+    taken = {*history.needed()} - {*also}
+    taken -= {history.group} & {*given}
     leaks: list[str] = []
     late: dict[str, str] = {}
     if isinstance(history.reward, str):
         leaks = roles.find_leaks(frame, columns, history.reward, history.success)
+    described: dict[str, str] = {}
     if history.action is not None:
+        described = roles.find_action_features(frame, columns, history.action, [*taken, *leaks])
         late = roles.find_consequences(frame, columns, history.action)
     declared: dict[str, Any] = {}
     parts: list[Part] = []
     for name in given or columns:
         if name in taken:
-            if given and name != history.group:
+            if given:
                 taken_as = "that column is the action, the reward or what was used"
                 raise InvalidInput(taken_as, within=f"--context {name}")
             continue
         column = columns[name]
+        if not given and name in described:
+            parts.append(Part(roles.ACTION_FEATURE, name, described[name]))
+            continue
         reason = None if given else _left_out(column, name in leaks) or late.get(name)
         if reason is not None:
             parts.append(Part("left out", name, reason))
@@ -259,8 +347,7 @@ def _declared(column: Column) -> tuple[dict[str, Any], str]:
         words = f"one of {column.n_values} values, or another"
         if column.n_values > MOST_VALUES:
             kept = common[:MOST_VALUES] or list(column.values[:MOST_VALUES])
-            whole = (isinstance(one, float) and one.is_integer() for one in kept)
-            declared["values"] = sorted(int(one) if plain else one for one, plain in zip(kept, whole))
+            declared["values"] = _category_values(kept)
             words = f"one of its {len(kept)} most common values of {column.n_values:,}, or another"
     elif column.kind == "boolean":
         declared, words = {"type": "boolean"}, "true or false"
@@ -275,20 +362,24 @@ def _declared(column: Column) -> tuple[dict[str, Any], str]:
     return declared, words
 
 
+def _category_values(values: Sequence[Any]) -> list[Any]:
+    return sorted(int(one) if isinstance(one, float) and one.is_integer() else one for one in values)
+
+
 # --- rules ---
 
-_RULE = re.compile(r"\s*(?P<name>.+?)\s*(?P<sign><=|>=|≤|≥)\s*(?P<limit>[-+0-9.,eE%]+)\s*")
 
-
-def _rules(log: Log, given: Sequence[str] | None) -> tuple[list[dict[str, Any]], list[Part]]:
-    """The rules as a spec states them, and why."""
-    used = {name: _used(log, name) for name in log.columns.usage}
+def _rules(
+    log: Log, given: Sequence[str] | None, columns: Mapping[str, Column]
+) -> tuple[list[dict[str, Any]], list[Part]]:
+    """The rules as a spec states them, and why; `columns` are those of all rows if the log is a sample."""
+    used = {name: _used(log, name, columns) for name in log.columns.usage}
     if given is not None:
-        made = [rule_of(text, log.action_names, used) for text in given]
+        made = [rule_of(text, log.action_names, used, groups=groups_of(log)) for text in given]
         return made, [Part("rule", rule_name(one), _GIVEN) for one in made]
     made, parts = [], []
     for name, one in used.items():
-        made.append(_limited(name, "at_most", _rounded_up(one.average), one))
+        made.append(limited(name, "at_most", _rounded_up(one.average), one))
         logged = "what was used on average in the table" if one.stated else "the average over all actions"
         why = f"{logged}: {one.average:.4g} per decision. Set it to what there really is"
         parts.append(Part("rule", rule_name(made[-1]), why))
@@ -300,21 +391,18 @@ def _rules(log: Log, given: Sequence[str] | None) -> tuple[list[dict[str, Any]],
     return made, [Part("rule", rule_name(made[0]), why)]
 
 
-class Used(NamedTuple):
-    """What is known about a usage that rules may limit."""
-
-    low: float
-    high: float
-    stated: dict[str, Any]  # what a rule says about it besides the limit
-    average: float = 0.0
-
-
-def _used(log: Log, usage: str) -> Used:
+def _used(log: Log, usage: str, columns: Mapping[str, Column]) -> Used:
     stated = log.columns.usage[usage]
     done = isinstance(stated, str)
+    extra = {"seen": "after"} if done else {}
+    names = [stated] if isinstance(stated, str) else [one for one in stated.values() if isinstance(one, str)]
+    if columns and len(names) == (1 if done else len(stated)):
+        every = [columns[one] for one in names]
+        average = float(np.mean([one.mean for one in every]))
+        return Used(min(one.low for one in every), max(one.high for one in every), extra, average)
     used = log.used(usage, None if done else list(stated))
     average = float(np.mean([one.mean() for one in np.atleast_2d(used.T)]))
-    return Used(float(used.min()), float(used.max()), {"seen": "after"} if done else {}, average)
+    return Used(float(used.min()), float(used.max()), extra, average)
 
 
 def _favourite(log: Log) -> tuple[str, float, str]:
@@ -333,40 +421,9 @@ def _favourite(log: Log) -> tuple[str, float, str]:
     return best, rounded, f"it earned most on average, and had {share:.1%} of the rows."
 
 
-def rule_of(text: str, actions: Sequence[str], used: Mapping[str, Used], remedy: str = "") -> dict[str, Any]:
-    """``"letter <= 0.3"`` as a spec states it: the share of an action, or the average of a usage."""
-    name, side, limit = read_rule(text)
-    if name in actions:
-        return {"kind": "capacity" if side == "at_most" else "share", "action": name, side: limit}
-    if name not in used:
-        known = [*actions, *used]
-        what = f"{name!r} is neither an action nor a usage{did_you_mean(name, known)}"
-        raise InvalidInput(f"rule {text!r}: {what}; known: {', '.join(known)}{remedy}")
-    return _limited(name, side, limit, used[name])
-
-
-def _limited(name: str, side: str, limit: float, used: Used) -> dict[str, Any]:
-    kind, ends = "budget" if side == "at_most" else "mean", [min(0.0, used.low), max(used.high, limit)]
-    return {"kind": kind, "name": name, side: limit, "range": ends, **used.stated}
-
-
-def read_rule(text: str) -> tuple[str, str, float]:
-    """What is limited, on which side, and at what."""
-    form = "be NAME <= NUMBER or NAME >= NUMBER, such as 'letter <= 0.3'"
-    if (match := _RULE.fullmatch(text)) is None:
-        raise InvalidInput(field="a rule", must=form, got=text)
-    try:
-        limit = float(match["limit"].rstrip("%").replace(",", "."))
-    except ValueError:
-        raise InvalidInput(field="a rule", must=form, got=text) from None
-    side = "at_most" if match["sign"] in ("<=", "≤") else "at_least"
-    return match["name"].strip("'\""), side, limit / (100.0 if match["limit"].endswith("%") else 1.0)
-
-
-def rule_name(rule: Mapping[str, Any]) -> str:
-    """A rule in a few words, such as ``letter >= 0.1``."""
-    what = rule.get("action", rule.get("name"))
-    return f"{what} <= {rule['at_most']:g}" if "at_most" in rule else f"{what} >= {rule['at_least']:g}"
+def groups_of(log: Log) -> list[str]:
+    """The groups that rows of a log belong to, sorted; none if no column says them."""
+    return [] if log.context_groups is None else np.unique(log.context_groups).tolist()
 
 
 def _rounded_up(value: float) -> float:

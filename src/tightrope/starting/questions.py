@@ -9,7 +9,7 @@ from typing import Any
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
-from tightrope.starting.proposal import Used, read_rule, rule_of
+from tightrope.starting.rule_text import Used, read_rule, rule_of
 from tightrope.validation import finite_number
 from tightrope.words import Shown
 
@@ -75,7 +75,7 @@ class Answers:
         usage = dict(given.usage)
 
         def check(rule: str) -> None:
-            subject = read_rule(rule)[0]
+            subject = read_rule(rule).name
             if subject not in actions and subject not in usage:
                 questions = {one: f"  how many {subject} does {one!r} use?" for one in actions}
                 usage[subject] = {one: _asked_number(ask, words, 1.0) for one, words in questions.items()}
@@ -90,7 +90,7 @@ class Answers:
 
 
 def _rule(text: str, actions: Sequence[str], usage: dict[str, dict[str, float]]) -> dict[str, Any]:
-    name, _, _ = read_rule(text)
+    name = read_rule(text).name
     if name in usage and (missing := [one for one in actions if one not in usage[name]]):
         raise InvalidInput(f"rule {text!r}: how many {name} does {missing[0]!r} use?")
     used = {

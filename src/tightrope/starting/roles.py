@@ -6,17 +6,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightrope.frames import Frame
 from tightrope.starting.columns import NAMES, Column
 
-MOST_ACTIONS = 50
+MOST_ACTIONS = 1_000
+ACTION_FEATURE = "action feature"
+_GUESSED = 50  # a column with more values is only an action if its name, or the user, says so
+_ROWS_EACH = 5  # with fewer rows of an action, columns are the same in all of them by chance
 _EXPLAINED, _MOSTLY_EXPLAINED = 0.02, 0.3  # shares of a column's variance
 
 
 @dataclass(frozen=True)
 class Part:
-    """One thing that is proposed: "action", "reward", "label", "usage", "context", "rule" or "left out", of what, and why."""
+    """One thing that is proposed, of what, and why.
+
+    The role is "action", "reward", "label", "usage", "group", "context", "action feature", "rule", "sample" or "left out".
+    """
 
     role: str
     what: str
@@ -25,10 +32,12 @@ class Part:
 
 def find_action(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Part | None:
     """The column of the action taken: by its name, or the only candidate."""
-    could = [one for one in columns.values() if one.name not in {*apart} and is_choice(one)]
-    if named := _by_name(could, NAMES["action"]):
+    free = [one for one in columns.values() if one.name not in {*apart}]
+    could = [one for one in free if is_choice(one)]
+    many = [one for one in free if can_be_action(one) and _is_name(one)]
+    if named := _by_name(could, NAMES["action"]) or _by_name(many, NAMES["many_actions"]):
         column, word = named
-        why = f"the name says {word!r}, and it has {column.n_values} different values"
+        why = f"the name says {word!r}, and it has {column.n_values:,} different values"
         return Part("action", column.name, why)
     texts = [one for one in could if one.kind == "category"]
     if len(texts) != 1:
@@ -107,6 +116,41 @@ def find_consequences(frame: Frame, columns: Mapping[str, Column], action: str) 
     return found
 
 
+def find_action_features(
+    frame: Frame, columns: Mapping[str, Column], action: str, apart: Iterable[str]
+) -> dict[str, str]:
+    """Columns that are the same in all rows of an action, so that they describe it, and why in words."""
+    of = columns[action]
+    if of.n_values < 3 or of.rows < _ROWS_EACH * of.n_values:
+        return {}
+    found = {}
+    done = _codes(frame, action)
+    n = np.unique(done).size
+    for column in columns.values():
+        varied = (
+            column.kind in ("number", "boolean", "category", "date") and 2 <= column.n_values <= of.n_values
+        )
+        if column.name in {action, *apart} or not varied:
+            continue
+        pairs = np.unique(done * (column.n_values + 2) + _codes(frame, column.name)).size
+        if pairs == n:
+            values = f"{column.n_values:,} values over {of.n_values:,} actions"
+            found[column.name] = (
+                f"it is the same in all rows of an action, so it describes the action: {values}"
+            )
+    return found
+
+
+def _codes(frame: Frame, name: str) -> NDArray[np.int64]:
+    """A number for each value of a column, 0 for a gap."""
+    coded = frame.texts(name)
+    if coded is not None:
+        return coded.codes.astype(np.int64) + 1
+    array, missing = frame.column(name)
+    codes = np.unique(array, return_inverse=True)[1].ravel().astype(np.int64) + 1
+    return np.where(missing, 0, codes)
+
+
 def find_leaks(frame: Frame, columns: Mapping[str, Column], reward: str, success: object = None) -> list[str]:
     """Columns that predict the reward almost exactly: they can't be known before it."""
     if columns[reward].kind not in ("number", "boolean") and success is None:
@@ -129,7 +173,18 @@ def find_leaks(frame: Frame, columns: Mapping[str, Column], reward: str, success
 def is_choice(column: Column) -> bool:
     if column.kind == "number":
         return column.whole and 2 <= column.n_values <= 20
-    return column.kind in ("category", "boolean") and 2 <= column.n_values <= MOST_ACTIONS
+    return column.kind in ("category", "boolean") and 2 <= column.n_values <= _GUESSED
+
+
+def can_be_action(column: Column) -> bool:
+    """Whether a column that is said to be the action has few enough values, each in enough rows."""
+    return column.n_values <= _GUESSED or (
+        column.n_values <= MOST_ACTIONS and 2 * column.n_values <= column.rows
+    )
+
+
+def _is_name(column: Column) -> bool:
+    return column.kind == "category" or (column.kind == "number" and column.whole)
 
 
 def is_outcome(column: Column) -> bool:
@@ -163,10 +218,9 @@ def _by_name(could: list[Column], words: list[str]) -> tuple[Column, str] | None
 def _by_action(frame: Frame, name: str, action: str) -> tuple[str, float]:
     """The range of a column's averages by action, and the share of its variance that they explain beyond chance."""
     array, missing = frame.column(name)
-    done, undone = frame.column(action)
-    both = ~(missing | undone)
+    both = ~(missing | frame.missing(action))
     y = array[both].astype(float)
-    codes = np.unique(done[both], return_inverse=True)[1]
+    codes = np.unique(_codes(frame, action)[both], return_inverse=True)[1].ravel()
     counts = np.bincount(codes)
     averages = np.bincount(codes, y) / counts
     total = ((y - y.mean()) ** 2).sum()

@@ -18,17 +18,27 @@ from tightrope.environments.table import table_environment
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.files import write
-from tightrope.oracle import Solution, solve
-from tightrope.report import Report, format_number
+from tightrope.oracle import LimitCurve, Solution, solve
+from tightrope.report import Report, format_number, limit_figure
 from tightrope.result import Result, write_summary
 from tightrope.rules import Rules
 from tightrope.spec import Spec, make_spec
-from tightrope.starting.learnt_value import LEAST_CHANCE, LEAST_ROWS, LearntValue, learnt_value, rows_of
+from tightrope.starting.learnt_value import (
+    LEAST_EACH,
+    LEAST_ROWS,
+    LearntValue,
+    learnt_value,
+    least_chance,
+    most_rows,
+    rows_of,
+)
 from tightrope.starting.proposal import Proposal
 from tightrope.starting.text import SPEC
 
 PAGE, SUMMARY = "index.html", "summary.json"
 _RULES_SAID = 3
+_ACTIONS_SHOWN = 30
+_COSTS = 1e-9
 _CLIPPED_SHARE = 0.01
 
 
@@ -44,6 +54,9 @@ class Start:
     doubts: tuple[str, ...]
     proposal: Proposal | None = None
     learnt: LearntValue | None = None
+    curve: LimitCurve | None = (
+        None  # of the limit that costs most in the simulated world, if any costs something
+    )
 
     @property
     def path(self) -> Path:
@@ -64,6 +77,9 @@ class Start:
             "page": str(self.page),
             "learnt": None if self.learnt is None else self.learnt.as_data(self.spec.rules),
             "simulated_optimum": self.best.value,
+            "curve": None
+            if self.curve is None
+            else {"rule": self.curve.rule, "rows": self.curve.plain_rows()},
             "earned": float(self.run.average_reward.mean[-1]),
             "runs_above_a_limit": self._runs_above(),
             "words": self.words(),
@@ -77,26 +93,32 @@ class Start:
         subtitle = f"{size}, from guesses of how often each succeeds"
         if self.proposal is not None:
             file = Path(self.proposal.history.file).name
-            subtitle = f"{len(self.proposal.log):,} rows of {file}, {size}"
+            subtitle = f"{self.proposal.n_rows:,} rows of {file}, {size}"
+            if self.proposal.sampled:
+                subtitle += (
+                    f"; estimates and simulations from {len(self.proposal.log):,} rows drawn at random"
+                )
         page = Report(f"First look at {self.spec.name}", subtitle)
         head, *rows = zip(*self._action_columns())
+        most_taken = np.argsort(-self.run.shares.mean[-1], kind="stable")[:_ACTIONS_SHOWN]
         page.template(
             "tightrope.starting/page.html",
             **self._found(),
             words=self.words(),
             rules=[] if self.spec.rules is None else self._rule_rows(self.spec.rules),
             action_head=head,
-            action_rows=rows,
+            action_rows=[rows[j] for j in sorted(most_taken.tolist())],
+            n_actions=len(rows),
             file=file,
+            curve=self.curve,
+            draw_curve=limit_figure,
             doubts=[f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts],
         )
         return page
 
     def _found(self) -> dict[str, Any]:
         columns = () if self.spec.rules is None else self.spec.rules.columns
-        # A tenth of each limit, since units differ.
-        tenths = [0.1 * abs(column.limit) * price for price, column in zip(self.best.prices, columns)]
-        k = int(np.argmax(tenths)) if tenths else None
+        k, tenth = dearest_limit(self.best)
         return {
             "run": self.run,
             "proposal": self.proposal,
@@ -106,7 +128,7 @@ class Start:
             "earned": self.run.average_reward.mean[-1],
             "broken": self._runs_above(),
             "dearest": None if k is None else columns[k],
-            "tenth": 0.0 if k is None else tenths[k],
+            "tenth": tenth,
             "short": _short,
         }
 
@@ -188,27 +210,41 @@ def start(
     tell(f"{size.replications} simulated runs of {size.rounds:,} decisions …")
     how: dict[str, Any] = {"name": name, "workers": workers, "warn": False}
     run = simulate(policy, env, size.rounds, size.replications, size.seed, **how)
-    found = Start(spec, folder, env, best, run, tuple(doubts), proposal, learnt)
+    k, tenth = dearest_limit(best)
+    curve = best.curve(k) if k is not None and tenth > _COSTS else None
+    found = Start(spec, folder, env, best, run, tuple(doubts), proposal, learnt, curve)
     write_summary([run], folder / SUMMARY)
     found.report().write(folder, date=datetime.date.today().isoformat(), seed=size.seed)
     return found
 
 
+def dearest_limit(best: Solution) -> tuple[int | None, float]:
+    """The rule for which a tenth more of its limit would earn most, since units differ; and how much that is."""
+    tenths = [0.1 * abs(column.limit) * price for price, column in zip(best.prices, best.columns)]
+    k = int(np.argmax(tenths)) if tenths else None
+    return k, 0.0 if k is None else float(tenths[k])
+
+
 def _learnt(spec: Spec, proposal: Proposal, doubts: list[str]) -> LearntValue | None:
     """What a policy learnt from the table would earn; None, and a doubt, if the table can't say."""
-    n = len(proposal.log)
-    if n < LEAST_ROWS:
-        few = f"{n} rows are too few to estimate what a policy learnt from them would earn"
-        doubts.append(f"{few}; at least {LEAST_ROWS} are required")
+    n, J = min(len(proposal.log), most_rows(spec)), len(spec.actions)
+    least = max(LEAST_ROWS, LEAST_EACH * J)
+    if n < least:
+        few = (
+            f"{n:,} rows are too few to estimate what a policy learnt from them would earn with {J:,} actions"
+        )
+        most = "; more rows can't be used with so many actions" if n < len(proposal.log) else ""
+        doubts.append(f"{few}; at least {least:,} are required{most}")
         return None
     try:
-        found = learnt_value(rows_of(spec, proposal.log), spec.rules)
+        decided = None if proposal.log.tells_all else proposal.log.rewards
+        found = learnt_value(rows_of(spec, proposal.log), spec.rules, decided=decided)
     except InfeasibleProblem:
         unknown = "what a policy learnt from the table would earn is not known"
         doubts.append(f"{unknown}: in parts of the table no policy keeps the rules")
         return None
     if found.clipped > _CLIPPED_SHARE:
-        rare = f"the action taken had a chance below {LEAST_CHANCE:.0%} in {found.clipped:.0%} of the rows"
+        rare = f"the action taken had a chance below {100 * least_chance(J):.2g}% in {found.clipped:.0%} of the rows"
         doubts.append(f"{rare}: what a policy would earn there is extrapolated")
     return found
 

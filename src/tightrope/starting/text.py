@@ -6,7 +6,7 @@ The words are in `spec.toml.jinja`, beside this module.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import msgspec
 
 from tightrope import templates
 from tightrope.log import LogColumns
-from tightrope.starting.proposal import Proposal, rule_name
+from tightrope.starting.proposal import MOST_ROWS, Proposal, groups_of
+from tightrope.starting.rule_text import rule_name
 from tightrope.toml import key_text, value_text
 
 _WIDTH = 118
@@ -26,12 +27,15 @@ def spec_text(proposal: Proposal, *, rounds: int, replications: int, asked: str)
     history = proposal.history
     stated = {name: getattr(history, name) for name in ("file", *LogColumns.__struct_fields__)}
     table = {name: value for name, value in stated.items() if value not in (None, {})}
+    sample = {"rows": MOST_ROWS} if proposal.sampled else {}
+    grouped = any("among" in one for one in proposal.rules)
     data = {
         "name": proposal.name,
         "actions": list(proposal.log.action_names),
+        "groups": groups_of(proposal.log) if grouped else [],
         "reward": {"range": list(proposal.reward_range)},
         "rule": proposal.rules,
-        "environment": {"kind": "table", **table},
+        "environment": {"kind": "table", **table, **sample},
         "simulation": {"rounds": rounds, "replications": replications},
         "warm_start": table,
     }
@@ -46,7 +50,7 @@ def plain_spec_text(
     columns = {} if proposal is None else proposal.encoder.columns
     return templates.render(
         "tightrope.starting/spec.toml.jinja",
-        **{"context": {}, "rule": (), "warm_start": {}, **data},
+        **{"groups": (), "context": {}, "rule": (), "warm_start": {}, **data},
         asked=asked,
         proposal=proposal,
         file_name=None if proposal is None else Path(proposal.history.file).name,
@@ -55,6 +59,7 @@ def plain_spec_text(
         why_rule=lambda rule: reasons.get(rule_name(rule), ""),
         toml=value_text,
         entry=_entry,
+        listed=_listed,
         comment=_comment,
     )
 
@@ -84,6 +89,15 @@ def _entry(name: str, stated: Mapping[str, Any]) -> str:
     if len(line) <= _WIDTH:
         return line
     return "\n".join(f"{key_text(name)}.{field} = {value_text(value)}" for field, value in stated.items())
+
+
+def _listed(names: Sequence[str]) -> str:
+    """A list on one line, or, if that is too long, on several."""
+    line = value_text(list(names))
+    if len(line) <= _WIDTH - len("actions = "):
+        return line
+    wrapped = textwrap.wrap(", ".join(value_text(one).replace(" ", "\0") for one in names), _WIDTH - 2)
+    return "\n".join(["[", *(f"  {one}" for one in wrapped), "]"]).replace("\0", " ")
 
 
 def _comment(text: str = "", caller: Callable[[], str] | None = None) -> str:
