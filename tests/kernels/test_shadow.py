@@ -76,7 +76,7 @@ class SlowModel:
     def drawn(self, action):
         """The part of its deviation that a reward is drawn with."""
         g = self.block(action)
-        return 0.75 * self.left[g] if self.learnt[g] else 1.0
+        return (0.75 if len(self.learnt) > 1 else 1.0) * self.left[g] if self.learnt[g] else 1.0
 
     def look_ahead(self, rows, best):
         """A round is decided, and row `best` is the best by the estimates."""

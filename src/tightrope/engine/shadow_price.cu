@@ -37,7 +37,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
     lanes_meet();
     LANES_TAKE(i, BLOCKS * Q) hot.inverse[i * QP + i % Q] = 1 / (REAL)RIDGE;
     LANES_TAKE(i, BLOCKS) {
-        hot.drawn[i] = (REAL)DRAWN;
+        hot.drawn[i] = (REAL)DRAWN_PART;
         hot.renewal[i] = 2;
     }
 #if LATE
@@ -306,7 +306,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
                 next_look = (int)floor(LOOK_GROWTH * looked) + 1;
                 for (int block = 0; block < BLOCKS; block++) {
                     const REAL left = part_left(hot, cold, beliefs.units, block, looked, lane);
-                    if (lane == 0) hot.drawn[block] = (REAL)DRAWN * left;
+                    if (lane == 0) hot.drawn[block] = (REAL)DRAWN_PART * left;
                 }
                 lanes_meet();
             }

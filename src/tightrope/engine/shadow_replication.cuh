@@ -10,6 +10,7 @@
 // Rows less likely than this are left out of sums; what single precision can't tell is left out too.
 #define UNLIKELY (REAL)(sizeof(REAL) == 4 ? 1e-9 : NEGLIGIBLE)
 #define NORMALS (1 + LATE * K)
+#define DRAWN_PART (BLOCKS > 1 ? DRAWN : DRAWN_OF_ONE)
 // Bounds of extreme numbers. Single precision has squares and reciprocals of fewer numbers than double precision has.
 #define LEAST_RHO_UNIT (sizeof(REAL) == 4 ? 1e-30 : SMALLEST)
 #define LARGEST_FEATURE (REAL)(sizeof(REAL) == 4 ? 1e6 : LARGEST_RATIO)

@@ -81,8 +81,9 @@ WIDEST = 1.0
 UNITS_GROWTH = 1.5
 # How far the look ahead goes, in rounds so far; the round of the first one; and the growth from one to the next.
 LOOK, FIRST_LOOK, LOOK_GROWTH = 10.0, 8.0, 1.25
-# Rewards are drawn with this part of the deviation that is left.
-DRAWN = 0.75
+# Rewards are drawn with this part of the deviation that is left; with all of it if one block serves all actions, because then e
+# is a mean over rows that are known well and rows that are not.
+DRAWN, DRAWN_OF_ONE = 0.75, 1.0
 # A feature counts as at most this many times its unit, so that squares and sums stay finite; below SMALLEST it counts as 0.
 LARGEST_RATIO, SMALLEST = 1e12, 1e-50
 # Noise below this fraction of the mean square is rounding.
@@ -619,7 +620,9 @@ def in_units(sums, a, units, u, q, weight, out, at):
 def drawn_part(spread, g):
     """The part of its standard deviation that a reward of block g is drawn with; all of it if nothing was learnt."""
     own = block_at(spread, g)
-    return 1.0 if forgets(spread) or spread[own + BLOCK_LEARNT] == 0.0 else DRAWN * spread[own + BLOCK_LEFT]
+    if forgets(spread) or spread[own + BLOCK_LEARNT] == 0.0:
+        return 1.0
+    return (DRAWN if spread[BLOCKS] > 1.0 else DRAWN_OF_ONE) * spread[own + BLOCK_LEFT]
 
 
 # Offers and outcomes as given: rows in the user's units
