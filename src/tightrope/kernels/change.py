@@ -2,8 +2,8 @@
 
 While the world stays as it is, an error e/(σ̂√(1 + h)) of a prediction made beforehand has mean 0 and variance 1. So each block
 adds up the errors of its outcomes in windows of 16, 32, 64, … outcomes, which lie end to end. n outcomes with the sum S show a
-change if S²/n is more than ALARM, and if their mean is about as far from that of the block's first outcomes. The second condition
-is for models that fit badly in a world that stays the same: they were wrong from the start. Errors count as at most
+change if S²/n is more than ALARM, and if their mean is also away from that of the block's first outcomes. The second condition is
+for models that fit badly in a world that stays the same: they were wrong from the start. Errors count as at most
 LARGEST_ERROR, so that no single outcome is an alarm.
 
 Then the block restarts: its prediction moves by the mean error, and everything it has learnt weighs PAST times as much as the
@@ -29,7 +29,7 @@ EARLIER = 2
 SUMS = 2 * (1 + EARLIER + WINDOWS)
 LARGEST_ERROR = 3.0
 # In squared standard errors: how far the mean error of a window is from 0, and how far from that of the first outcomes.
-ALARM, APART = 22.0, 20.0
+ALARM, APART = 26.0, 14.0
 PAST, OTHERS = 0.25, 64.0
 
 
