@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -29,34 +28,34 @@ def rows(head: str) -> list[list[str]]:
     return [[cell.strip(" `*") for cell in line.strip("|").split("|")] for line in body.splitlines()[2:]]
 
 
-def test_with_a_half_life_it_is_back_within_2000_rounds_and_without_it_is_not(drift):
-    forgetful = drift.recovery(1000.0, rounds=12_000, replications=3, seed=1)
-    assert forgetful.back is not None
-    assert forgetful.back <= 2000
-    assert forgetful.last_violated < 100
-    stubborn = drift.recovery(None, rounds=12_000, replications=2, seed=1)
-    assert stubborn.back is None or stubborn.back > 2000
-    assert stubborn.last_violated < 100
+def test_without_a_half_life_it_is_back_soon(drift):
+    """Two runs of 12,000 rounds: back within 5 % in less than 1,500 rounds, and sooner than with the longest half-life."""
+    watchful = drift.recovery(None, rounds=12_000, replications=3, seed=1)
+    slow = drift.recovery(2000.0, rounds=12_000, replications=3, seed=1)
+    assert watchful.back is not None
+    assert watchful.back < 1500
+    assert slow.back is None or slow.back > watchful.back
+    assert watchful.before > slow.before, "and it loses less while the world stays the same"
+    assert max(watchful.last_violated, slow.last_violated) < 100
 
 
 def test_the_table_says_what_the_text_says():
     table = {row[0]: row for row in rows("| half-life | before")}
-    back = {name: row[2].replace(",", "") for name, row in table.items()}
-    assert int(back["1,000"]) < 2000
-    assert not back["none"].isdigit() or int(back["none"]) > 4000
+    back = {name: int(row[2].replace(",", "")) for name, row in table.items()}
+    assert min(back, key=back.__getitem__) == "none"
+    assert back["none"] < 1000
     assert [float(row[1].rstrip("%")) for row in table.values()] == sorted(
         (float(row[1].rstrip("%")) for row in table.values()), reverse=True
     ), "a half-life costs something while nothing changes, a shorter one more"
     assert all(float(row[4]) < 100 for row in table.values())
 
 
-def test_the_forgetful_entry_of_the_league_is_ahead_where_the_best_changes():
-    entries = [ROSTER["shadow-price"], ROSTER["shadow-price-forgetful"]]
-    found = compare(entries, ["seasons"], rounds=8000, replications=2, workers=1)
-    stubborn, forgetful = (one.result.regret.mean[-1] for one in found.performances)
-    assert forgetful < stubborn
-    assert all(one.kept for one in found.performances)
-    said = {row[0]: row for row in rows("| scenario | `shadow-price` |")}
-    for name in ("switching-best", "seasons"):
-        ours, theirs = (float(re.sub(r"[^\d.]", "", cell.split()[0])) for cell in said[name][1:3])
-        assert theirs < ours
+def test_no_half_life_in_hindsight_is_much_better():
+    """The page's table, and one of its numbers again."""
+    said = {row[0]: [float(cell) for cell in row[1:]] for row in rows("| scenario | no half-life |")}
+    for ours, *others in said.values():
+        assert ours <= 1.3 * min(others)
+    found = compare([ROSTER["shadow-price"]], ["switching-best"], rounds=10_000, replications=8, workers=1)
+    [one] = found.performances
+    assert one.result.regret.mean[-1] == pytest.approx(said["switching-best"][0], rel=0.35)
+    assert one.kept
