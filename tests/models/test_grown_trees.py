@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -162,3 +166,25 @@ def test_parameters_that_it_does_not_have_are_refused():
         Ensemble("forest", 2, 1, params={"n_estimators": 3})
     with pytest.raises(tr.InvalidInput, match=r"params\.trees"):
         Ensemble("forest", 2, 1, params={"trees": 0})
+
+
+def test_no_round_after_the_first_waits_for_the_compiler(tmp_path):
+    """In a process of its own, with nothing kept: what is compiled after the third outcome."""
+    script = (
+        "import numpy as np, tightrope as tr\n"
+        "from numba.core import event\n"
+        "late = []\n"
+        "class Listener(event.Listener):\n"
+        "    def on_start(self, event): late.append((t, event.data['dispatcher'].py_func.__name__))\n"
+        "    def on_end(self, event): pass\n"
+        "t = 0\n"
+        "event.register('numba:compile', Listener())\n"
+        "model = tr.Ensemble('forest', 2, 1, members=2)\n"
+        "for t in range(60):\n"
+        "    model.learn([float(t % 7)], float(t % 2), t % 2)\n"
+        "    model.means([[1.0]] * 2, [0, 1])\n"
+        "assert model.fits > 0\n"
+        "assert [one for one in late if one[0] > 0] == [], late\n"
+    )
+    nothing_kept = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=300, env=nothing_kept)

@@ -19,6 +19,7 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import normal
 from tightrope.models.background import BackgroundWork, Result
 from tightrope.models.estimators import as_data, recipe
+from tightrope.models.grown_trees import compile_ahead
 from tightrope.models.hooks import Corrected, checked_example, one_by_one
 from tightrope.models.members import (
     Growth,
@@ -234,6 +235,8 @@ class Ensemble(Model):
             self._begin(background=False)
 
     def _note(self, features: Any, outcome: Any, action: int | None) -> None:
+        if self._recipe.named.grow is not None:
+            compile_ahead()
         x, y, a = checked_example(self, features, outcome, action)
         y, a, clock = y - self._shifts, a or 0, self._clock
         clock[LEARNT] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 
 from tightrope.kernels import tree_growth
 from tightrope.models.model import Ids
-from tightrope.models.trees import Flat
+from tightrope.models.outcome_memory import bootstrap_weights
+from tightrope.models.trees import Flat, FlatTrees
 from tightrope.validation import Array
 
 _BINS = 32
@@ -69,6 +71,16 @@ def boosting(
         *nodes.arrays,
     )  # fmt: skip
     return nodes.first(used, roots, base)
+
+
+@functools.cache
+def compile_ahead() -> None:
+    """Draw weights, grow tiny trees of both kinds and ask them, so that no later round waits for the compiler."""
+    X, y = np.arange(8.0)[:, None], np.arange(8.0) % 2.0
+    bootstrap_weights(0, np.arange(8), np.ones(8), 2)
+    grown = forest(X, y, np.ones(8), 0, trees=1, least=1, rows=8)
+    boosting(X, y, np.ones(8), 0, trees=1, leaves=2, rate=0.5, least=1, rows=8)
+    FlatTrees([grown], 1, 1).predict(X, np.zeros(8, dtype=np.int64))
 
 
 def _evenly(n: int, some: int) -> Ids:
