@@ -10,7 +10,7 @@ import pytest
 
 import tightrope as tr
 from tightrope import kernels
-from tightrope.kernels import prices, shadow, shadow_solve, shadow_trace
+from tightrope.kernels import prices, shadow, shadow_learning, shadow_solve, shadow_trace
 
 
 class SlowModel:
@@ -476,9 +476,9 @@ class TestOneFormula:
         core = shadow.new_core(1, 1.0, 3.0, 8, False, np.array([False]))
         trace, spreads = np.zeros(shadow_trace.trace_size(1, 1)), np.ones(1)
         shadow.step(1, spreads, core, trace, np.uint64(0), -1)
-        shadow.correct_unit(core, 0, factor)
+        shadow_learning.correct_unit(core, 0, factor)
         assert shadow.typical_size(core, 0) == pytest.approx(factor)
-        shadow.correct_unit(core, 0, 10.0 * factor)
+        shadow_learning.correct_unit(core, 0, 10.0 * factor)
         assert shadow.typical_size(core, 0) == pytest.approx(factor)
 
     def test_deadlines_and_samples(self):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tightrope.kernels import look_ahead, standardised
 from tightrope.kernels import spread as layout_of_spread
-from tightrope.kernels import standardised
 
 
 class Model:
@@ -246,11 +246,11 @@ class TestLookAhead:
         """e of each block after so many rounds, in each of which the estimates choose a block."""
         rng = np.random.default_rng(9)
         model = Model(G, p, 1)
-        ids, room = np.arange(G), np.zeros(standardised.look_room(p + 1))
+        ids, room = np.arange(G), np.zeros(look_ahead.look_room(p + 1))
         for t in range(rounds):
             x = rng.normal(size=p)
             model.learn(x, rng.normal(), t % G)
-            standardised.look_ahead(model.flat, model.spread, x, 0, True, ids, chosen(t), room)
+            look_ahead.look_ahead(model.flat, model.spread, x, 0, True, ids, chosen(t), room)
         first = [layout_of_spread.block_at(model.spread, g) + layout_of_spread.BLOCK_LEFT for g in range(G)]
         return model.spread[first]
 
@@ -276,11 +276,11 @@ class TestLookAhead:
         X = rng.normal([0.0, 1.0, 5.0], size=(300, 3))
         left = []
         for factors in (np.ones(3), np.array([1e-6, 1.0, 1e6])):
-            model, room = Model(2, 3, 1), np.zeros(standardised.look_room(4))
+            model, room = Model(2, 3, 1), np.zeros(look_ahead.look_room(4))
             for t, x in enumerate(X * factors):
                 model.learn(x, 1.0, t % 2)
                 best = int(X[t, 0] > 0.0)
-                standardised.look_ahead(model.flat, model.spread, x, 0, True, np.arange(2), best, room)
+                look_ahead.look_ahead(model.flat, model.spread, x, 0, True, np.arange(2), best, room)
             left.append([standardised.drawn_part(model.spread, g) for g in range(2)])
         np.testing.assert_allclose(*left, rtol=1e-7)
         assert max(left[0]) < 0.75 * 0.6

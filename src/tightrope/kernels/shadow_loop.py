@@ -10,12 +10,21 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 
-from tightrope.kernels import layout, prices, shadow, shadow_solve, shadow_trace, standardised
+from tightrope.kernels import (
+    layout,
+    prices,
+    shadow,
+    shadow_learning,
+    shadow_solve,
+    shadow_trace,
+    standardised,
+)
 from tightrope.kernels.compile import inlined, kernel, released
 from tightrope.kernels.draws import draw_reward, pick, uniforms
+from tightrope.kernels.look_ahead import look_ahead
 from tightrope.kernels.loops import add_to_tally, chosen_costs, record
 from tightrope.kernels.rare import predict_rewards
-from tightrope.kernels.standardised import ZERO, look_ahead, predict_costs
+from tightrope.kernels.standardised import ZERO, predict_costs
 
 # Models: the rows of every context (per_context of them, or one for all actions), `flat` and `spread`; and the costs' columns.
 # buffer has room for a row for each action.
@@ -86,7 +95,7 @@ def simulate_shadow_price(env, policy, workspace, run):
             for i in range(late):
                 y[i] = run.drawn[policy.columns[i]]
                 workspace.booked[i] = trace[W + row * K_policy + policy.columns[i]]
-            shadow.take_costs(y, workspace.booked, ZERO, policy.columns, core, policy.cost.spread)
+            shadow_learning.take_costs(y, workspace.booked, ZERO, policy.columns, core, policy.cost.spread)
             learn_costs(policy.cost, c, a, core, workspace)
         add_to_tally(run.tally, t, a, mean, reward, run.drawn, 0, means, (c * J + a) * K, run.last_violation)
         at = record(run, t, at, a)
@@ -113,8 +122,8 @@ def learn(model, c, a, reward, core, workspace):
     x, g = row_and_block(model, c, a)
     p = int(model.flat[layout.FEATURES]) - 1
     row = model.rows[x : x + p]
-    if shadow.learn_reward(g, row, reward, model.flat, model.spread, core, workspace.room):
-        shadow.refresh(g, model.flat, model.spread, core, workspace.inverse)
+    if shadow_learning.learn_reward(g, row, reward, model.flat, model.spread, core, workspace.room):
+        shadow_learning.refresh(g, model.flat, model.spread, core, workspace.inverse)
 
 
 @inlined
@@ -124,7 +133,7 @@ def learn_costs(model, c, a, core, workspace):
     p = int(model.flat[layout.FEATURES]) - 1
     row = model.rows[x : x + p]
     if standardised.learn_costs(g, row, workspace.y, model.flat, model.spread, workspace.room):
-        shadow.refresh(g, model.flat, model.spread, core, workspace.inverse)
+        shadow_learning.refresh(g, model.flat, model.spread, core, workspace.inverse)
 
 
 @inlined

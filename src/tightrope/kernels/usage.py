@@ -10,7 +10,7 @@ cheaper than two. If a usage is outside its range they refuse it as those kernel
 
 from __future__ import annotations
 
-from tightrope.kernels import shadow, step
+from tightrope.kernels import shadow, shadow_learning, step
 from tightrope.kernels.compile import kernel
 
 
@@ -110,9 +110,9 @@ def learn_outcome_by_usage(
     values, base, ranges, counted, w, action, x, z, reward, unseen, columns, core, flat, spread, cost, cost_spread, outputs, alone,
     last, room
 ):  # fmt: skip
-    """`shadow.learn_outcome` of the costs of usage, which are left in w."""
+    """`shadow_learning.learn_outcome` of the costs of usage, which are left in w."""
     if not costs_of_outcome(values, base, ranges, counted, action, alone, w):
         return -1
-    return shadow.learn_outcome(
+    return shadow_learning.learn_outcome(
         action, x, z, reward, w.reshape(w.size), unseen, columns, core, flat, spread, cost, cost_spread, outputs, alone, last, room
     )  # fmt: skip

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.kernels import change, forgetting, rare, standardised
+from tightrope.kernels import change, forgetting, look_ahead, rare, standardised
 from tightrope.kernels import spread as layout
 from tightrope.models import hooks
 from tightrope.models.blocks import BlockModel
@@ -162,8 +162,8 @@ class Standardised(BlockModel):
         """Note a round with these rows on offer, of which the estimates choose number `best`."""
         rows = np.empty((1, 0)) if rows is None else rows
         one_row = len(rows) == 1 and len(ids) != 1
-        room = np.empty(standardised.look_room(self.n_features + 1))
-        standardised.look_ahead(self.flat, self.spread, rows.reshape(-1), 0, one_row, ids, best, room)
+        room = np.empty(look_ahead.look_room(self.n_features + 1))
+        look_ahead.look_ahead(self.flat, self.spread, rows.reshape(-1), 0, one_row, ids, best, room)
 
     def correct(self, features: Any, was: Array, now: Array, action: int, decision: int) -> hooks.Corrected:
         """Move b, the mean and the spread of outcomes; their noise keeps the error that the prediction had.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.kernels import shadow, shadow_trace, standardised
+from tightrope.kernels import shadow, shadow_learning, shadow_trace, standardised
 from tightrope.offer import OfferReader
 from tightrope.policies.decision import Labels
 from tightrope.policies.fast_path import IDS, LINE, SAID, TABLE, FastPath, Kernels
@@ -137,7 +137,7 @@ class ShadowPath(FastPath):
             if due & part:
                 block = action if model.n_actions is not None else 0
                 scratch = np.empty(2 * (model.n_features + 1) ** 2)
-                if shadow.refresh(block, model.flat, model.spread, self.core, scratch):
+                if shadow_learning.refresh(block, model.flat, model.spread, self.core, scratch):
                     self.changed()
 
     def _room(self, J: int) -> Array:
@@ -168,12 +168,12 @@ _REST = (IDS, IDS, LINE, LINE, LINE, LINE, LINE, IDS, IDS, False, LINE)
 
 @cache
 def _learn_reward() -> Any:
-    return kernels.entry(shadow.learn_reward, 0, LINE, 0.0, LINE, LINE, LINE, LINE)
+    return kernels.entry(shadow_learning.learn_reward, 0, LINE, 0.0, LINE, LINE, LINE, LINE)
 
 
 @cache
 def _learn_outcome() -> Any:
-    return kernels.entry(shadow.learn_outcome, 0, LINE, LINE, 0.0, LINE, *_REST)
+    return kernels.entry(shadow_learning.learn_outcome, 0, LINE, LINE, 0.0, LINE, *_REST)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.kernels import shadow, shadow_solve, shadow_trace, standardised
+from tightrope.kernels import shadow, shadow_learning, shadow_solve, shadow_trace, standardised
 from tightrope.models import hooks
 from tightrope.offer import Offer
 from tightrope.policies.decision import Sampling
@@ -219,14 +219,14 @@ class Prices:
             and hooks.compiled(model) == "standardised"
             and standardised.nothing_seen(model.spread, 0)
         ):
-            shadow.correct_reward_unit(self.core, abs(reward))
+            shadow_learning.correct_reward_unit(self.core, abs(reward))
 
     def heed_changes(self, beliefs: Beliefs) -> bool:
         """Whether the models have found since that the world has changed: prices are then solved for again."""
         found = beliefs.changes()
         if found == self.core[shadow.CHANGES]:
             return False
-        shadow.note_change(self.core)
+        shadow_learning.note_change(self.core)
         self.core[shadow.CHANGES] = found
         return True
 
@@ -234,7 +234,7 @@ class Prices:
         """Add costs seen after acting to the totals, in place of their bookings, before their model learns them; returns ψ."""
         p = cost.n_features
         spread = cost.spread if hooks.compiled(cost) == "standardised" else np.empty(0)
-        shadow.take_costs(costs, z, p, self.columns, self.core, spread)
+        shadow_learning.take_costs(costs, z, p, self.columns, self.core, spread)
         return z[:p] if p else None
 
     def booked(self, pending: Pending) -> Array | float:
