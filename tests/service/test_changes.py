@@ -143,7 +143,9 @@ def test_after_a_change_concerns_still_go_to_the_log_and_a_replay_is_silent(
 ) -> None:
     # A limit that turns out to be out of reach. Warnings are errors here: one from the policy would end the batch.
     bench = Bench(ward(policy=SHADOW, rule=[{**LATE, "range": [0, 1]}]))
+    caplog.set_level("INFO")
     changed(bench, rules={"hours": {"at_most": 0.1}})
+    assert "experiment 'ward': changed: rule 'hours: at most 0.6 per" in caplog.text
     play(bench, 0, 600)
     assert (
         "hours: at most 0.1 per decision on average (seen after acting): its total was above zero"
