@@ -521,9 +521,9 @@ def _malformed(error: Exception, body: bytes) -> Refusal:
         reason = wrong.msg[:1].lower() + wrong.msg[1:] if place < len(body) else "it ends too early"
         return Refusal(400, "malformed", f"not JSON: {reason} (byte {place} of the body)")
     except _Constant as constant:
-        at = re.search(r"\(byte \d+\)", str(error))
-        place = f" {at[0][:-1]} of the body)" if at else ""
-        words = f"not JSON, which has no {constant}{place}: leave out a field that has no value"
+        byte = re.search(r"\(byte \d+\)", str(error))
+        where = f" {byte[0][:-1]} of the body)" if byte else ""
+        words = f"not JSON, which has no {constant}{where}: leave out a field that has no value"
         return Refusal(400, "malformed", words)
     except (ValueError, RecursionError):
         pass
