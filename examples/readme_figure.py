@@ -34,7 +34,7 @@ def runs(env: Any, rounds: int = 5_000, replications: int = 20) -> dict[str, Any
     """The default policy, and the bandit of the textbook, on the same draws."""
     size = (env.n_actions, env.n_features)
     policies = {
-        "ShadowPrice": tr.ShadowPrice(reward=tr.DisjointRidge(*size), constraints=env.rules),
+        "ShadowPrice": tr.ShadowPrice(env.rules),
         "LinUCB, a plain bandit": tr.policies.LinUCB(tr.DisjointRidge(*size, m=4.0, bonus=0.1)),
     }
     return {

@@ -82,7 +82,9 @@ def fault(
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", message):
         return Fault(f"{path}.{unknown[1]}", "is an unknown field", unknown[1])
     if missing := re.fullmatch(r"Object missing required field `(.*)`", message):
-        return Fault(f"{path}.{missing[1]}", "is missing")
+        at = f"{path}.{missing[1]}"
+        admitted = _choices(_type_at(kind, at), shown)
+        return Fault(at, f"is missing: it must be {' or '.join(admitted)}" if admitted else "is missing")
     expected = re.fullmatch(r"Expected `(.*?)`, got `.*`", message)
     if expected or message.startswith("Invalid enum value"):
         parts = expected[1].split(" | ") if expected else []

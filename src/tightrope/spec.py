@@ -283,7 +283,8 @@ def convert_table(value: Any, kind: Any, where: str, also: Sequence[str] = ()) -
 def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
     """The error for an unknown field, with the nearest known one."""
     path = f"{where}.{name}" if where else name
-    return SpecError(f"{path}: unknown field{did_you_mean(name, known)}; allowed: {', '.join(known)}")
+    words = f"unknown field{did_you_mean(name, known)}; allowed: {', '.join(known)}"
+    return SpecError(words, field=path, within=path)
 
 
 def _refuse(where: str, message: str | InvalidInput) -> NoReturn:

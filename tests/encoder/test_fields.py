@@ -210,7 +210,7 @@ def test_missing_and_undeclared_values_are_taken_as_declared():
         "age": {"missing": "40"},
         "weight": {"missing": "missing"},
         "sex": {"missing": "m", "other": "f"},
-        "device": {"missing": "missing", "other": "a value of their own"},
+        "device": {"missing": "missing", "other": "one value for all others"},
     }
     assert features.schema()["required"] == []
     assert np.linalg.norm(features.vector({**whole, "age": 100, "weight": 10, "device": "web"})) <= 1

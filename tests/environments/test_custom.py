@@ -289,6 +289,9 @@ def test_what_is_wrong_with_an_environment_is_said(given, says):
 def test_what_is_no_environment_is_refused():
     with pytest.raises(tr.InvalidInput, match="or have `draw` and `outcome`, but 3 has no draw"):
         tr.simulate(tr.policies.Uniform(2), 3, 10)
+    policy = tr.ShadowPrice(reward=tr.ArmMeans(2))
+    with pytest.raises(tr.InvalidInput, match=r"The policy comes first: simulate\(policy, env\)"):
+        tr.simulate(3, policy, 10)
     with pytest.raises(tr.InvalidInput, match="must be a Tabular environment on a GPU"):
         tr.simulate(late_policy(), contacts(), 10, engine="gpu")
     with pytest.raises(tr.InvalidInput, match="this needs a tabular environment"):

@@ -138,16 +138,39 @@ def test_what_can_not_be_met_is_refused_with_the_smallest_relaxation_and_nothing
     assert bench.state()["actions"][0]["state"] == "retired"
 
 
+def test_after_a_change_concerns_still_go_to_the_log_and_a_replay_is_silent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # A limit that turns out to be out of reach. Warnings are errors here: one from the policy would end the batch.
+    bench = Bench(ward(policy=SHADOW, rule=[{**LATE, "range": [0, 1]}]))
+    caplog.set_level("INFO")
+    changed(bench, rules={"hours": {"at_most": 0.1}})
+    assert "experiment 'ward': changed: rule 'hours: at most 0.6 per" in caplog.text
+    play(bench, 0, 600)
+    assert (
+        "hours: at most 0.1 per decision on average (seen after acting): its total was above zero"
+        in caplog.text
+    )
+    said = len(caplog.records)
+    assert verify(bench.journal).digest == bench.digest()
+    assert len(caplog.records) == said
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
         ({"rules": {"hour": {"at_most": 0.5}}}, "rules.hour is no rule .did you mean 'hours'"),
         ({"rules": {"hours": {"at_most": 0.6}}}, "this changes nothing"),
-        ({"rules": {"hours": {"at_mots": 0.6}}}, "unknown field"),
+        ({"rules": {"hours": {"at_mots": 0.6}}}, "rules.hours.at_mots: unknown field"),
         ({"rules": {"hours": None}}, "rules that are seen after acting"),
         ({"actions": {"ice": {"state": "paused"}}}, "actions.ice is no action: .* did you mean 'icu'"),
         ({"add": {"icu": {}}}, "a name belongs to one action for good"),
-        ({"add": {"x": {"like": "y"}}}, "action.x.like: must name another action, but got 'y'"),
+        ({"add": {"x": {"like": "y"}}}, "add.x.like: must name another action, but got 'y'"),
+        (
+            {"add_rules": [{"kind": "share", "action": "ice", "at_least": 0.1}]},
+            "add_rules.0..action: unknown action 'ice'",
+        ),
+        ({"rules": {"hours": {"at_most": "0.5"}}}, "rules.hours.at_most: must be a number, but got '0.5'"),
         ({"add": {"x": {"usage": {"hours": 1.0}}}}, "add.x.usage.hours is the usage of no rule"),
         (
             {"actions": {name: {"state": "paused"} for name in ("icu", "surgery", "other")}},

@@ -20,9 +20,9 @@ from tightrope.service.requests import (
 from workbench import Bench, code, measured, ward
 
 HOSTILE = [
-    (b"", 400, "byte 0"),
+    (b"", 400, "the body is empty"),
     (b'{"context": {"age": 71', 400, "byte 22"),
-    (b'{"context": {"age": NaN}}', 400, "byte 20"),
+    (b'{"context": {"age": NaN}}', 400, "has no NaN (byte 20 of the body)"),
     (b'{"context": {"age": Infinity}}', 400, "byte 20"),
     (b'{"context": {"age": -Infinity}}', 400, "byte 2"),
     (b'{"context": {"age": 01}}', 400, "byte 2"),
@@ -136,8 +136,9 @@ def test_an_outcome_out_of_range_changes_nothing(bench: Bench) -> None:
     before = bench.digest()
     assert code(bench.learn("o", usage={"hours": 1.5})) == (422, "invalid")
     assert code(bench.learn("o", usage={"fuel": 0.5})) == (422, "invalid")
-    with pytest.raises(Refusal, match="reward must lie in"):
+    with pytest.raises(Refusal, match="reward must lie in") as refused:
         bench.learn("o", reward=1e9)
+    assert refused.value.field == "reward"
     assert bench.digest() == before
     assert bench.learn("o", reward=1.0, usage={"hours": 0.5}).status == 200
     assert bench.digest() != before

@@ -52,7 +52,7 @@ def replay(
         written = None if export is None else replay.export(journal, export)
     parts = [
         f"{found.name}: {found.entries:,} entries, {found.decisions:,} decisions, {found.outcomes:,} outcomes: all as recorded",
-        f"{found.snapshots:,} snapshots compared; state at the end {found.digest}",
+        f"{found.snapshots:,} {'snapshot' if found.snapshots == 1 else 'snapshots'} compared; state at the end {found.digest}",
         f"head {found.head}: keep it elsewhere and check it with --head",
     ]
     if found.known is None:

@@ -362,7 +362,11 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
     @property
     def taken_as(self) -> dict[Replaced, str]:
         known: dict[Replaced, str] = super().taken_as
-        others = {"ignore": "none of its values", "other": "a value of their own", "fill": str(self.other)}
+        others = {
+            "ignore": "none of its values",
+            "other": "one value for all others",
+            "fill": str(self.other),
+        }
         return known | ({"other": others[self.unseen]} if self.unseen != "error" else {})
 
     def suffixes(self) -> list[str]:

@@ -181,7 +181,9 @@ class Custom:
         for method in ("draw", "outcome"):
             if not callable(getattr(world, method, None)):
                 wanted = "be a tabular or drifting environment, or have `draw` and `outcome`"
-                raise InvalidInput(field="env", must=f"{wanted}, but {world!r} has no {method}")
+                swapped = "The policy comes first: simulate(policy, env)." if hasattr(world, "decide") else ""
+                must = f"{wanted}, but {world!r} has no {method}"
+                raise InvalidInput(field="env", must=must, remedy=swapped)
         parameters = [name for name in inspect.signature(cls).parameters if hasattr(world, name)]
         given: dict[str, Any] = {name: getattr(world, name) for name in parameters}
         return cls(**{"name": type(world).__name__, **given})

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
@@ -129,7 +129,8 @@ class OutcomeRequest(_Request):
             raise _invalid("reward or usage must be given, but got neither")
         if self.reward is not None and not abs(self.reward) <= limits.reward:
             most = limits.reward
-            raise _invalid(f"reward must lie in [-{most:g}, {most:g}], but got {self.reward:g}")
+            words = f"reward must lie in [-{most:g}, {most:g}], but got {self.reward:g}"
+            raise Refusal(422, "invalid", words, field="reward")
 
 
 _ITEMS: Final = msgspec.Meta(min_length=1, max_length=LIMITS.items)
@@ -497,21 +498,36 @@ def _positive_zeros(value: Any) -> Any:
     return 0.0 if isinstance(value, float) and value == 0.0 else value
 
 
+class _Constant(Exception):
+    """NaN, Infinity or -Infinity, which Python's parser takes for numbers."""
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _Constant(name)
+
+
 def _malformed(error: Exception, body: bytes) -> Refusal:
+    if not body.strip():
+        return Refusal(400, "malformed", "the body is empty, but must be a JSON object")
     try:
         body.decode()
     except UnicodeDecodeError as wrong:
         return Refusal(400, "malformed", f"not UTF-8: {wrong.reason} (byte {wrong.start} of the body)")
     try:
-        json.loads(body, parse_int=float)
+        json.loads(body, parse_int=float, parse_constant=_no_constant)
     except json.JSONDecodeError as wrong:
         # Its offsets count characters, but are more precise than msgspec's.
         place = len(wrong.doc[: wrong.pos].encode())
         reason = wrong.msg[:1].lower() + wrong.msg[1:] if place < len(body) else "it ends too early"
         return Refusal(400, "malformed", f"not JSON: {reason} (byte {place} of the body)")
+    except _Constant as constant:
+        byte = re.search(r"\(byte \d+\)", str(error))
+        where = f" {byte[0][:-1]} of the body)" if byte else ""
+        words = f"not JSON, which has no {constant}{where}: leave out a field that has no value"
+        return Refusal(400, "malformed", words)
     except (ValueError, RecursionError):
         pass
-    # What the standard library lets pass: NaN, Infinity, half of a surrogate pair.
+    # What the standard library lets pass: half of a surrogate pair.
     lone = re.search(rb"\\u[dD][89a-fA-F]", body)
     found = re.fullmatch(r"JSON is malformed: (.*) \(byte (\d+)\)", str(error))
     if found or lone is None:

@@ -16,7 +16,7 @@ from tightrope.frames import Frame
 from tightrope.log import History, Log, action_name
 from tightrope.messages import did_you_mean
 from tightrope.starting import roles
-from tightrope.starting.columns import MOST_VALUES, Column, look
+from tightrope.starting.columns import MOST_VALUES, NAMES, Column, look
 from tightrope.starting.roles import Part
 from tightrope.starting.rule_text import Used, limited, read_rule, rule_name, rule_of
 
@@ -25,6 +25,7 @@ _MOSTLY_MISSING = 0.95
 # Of more rows than that a sample is looked at and simulated; kinds, ranges, gaps, actions and groups are those of all rows.
 MOST_ROWS = 200_000
 _RARE = 0.005  # the share of rows below which a value does not get its own category
+_NAMED = 0.2  # the share of rows that the most common ids must have to be context
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,13 +190,19 @@ def _outcome(
     unsaid = not reward and action is None and (done is None or found is None)
     if unsaid and (right := roles.find_label(columns)) is not None:
         return {"label": right.what}, [right]
+    unclear = []
     if done is None:
         could = [one.name for one in columns.values() if roles.is_choice(one)]
         also = "; or use --label COLUMN if it holds the right action of each row"
-        raise InvalidInput(_unclear(path, "was done", "--action", could) + also)
+        unclear.append(_unclear("was done", "--action", could) + also)
     if found is None:
-        could = [one.name for one in columns.values() if roles.is_outcome(one) and one.name != done.what]
-        raise InvalidInput(_unclear(path, "was earned", "--reward", could))
+        taken = None if done is None else done.what
+        could = [one.name for one in columns.values() if roles.is_outcome(one) and one.name != taken]
+        unclear.append(_unclear("was earned", "--reward", could))
+    if unclear:
+        raise InvalidInput(f"{path}: {'. And '.join(unclear)}")
+    assert done is not None
+    assert found is not None
     if not roles.can_be_action(columns[done.what]):
         many = f"has {columns[done.what].n_values:,} different values in {columns[done.what].rows:,} rows"
         most = f"at most {roles.MOST_ACTIONS:,} can be actions, on average in at least two rows each"
@@ -333,6 +340,13 @@ def _left_out(column: Column, leaks: bool) -> str | None:
         "text": "it is free text: it differs in every row",
         "date": "a date does not come again. If it is written as 2026-03-31, --context includes it anyway",
     }
+    if column.kind == "category" and column.n_values > MOST_VALUES and column.words & {*NAMES["id"]}:
+        # Someone who comes again. Ten shops are a context; a thousand customers, each with a few rows, are not.
+        kept = sum(column.counts[:MOST_VALUES])
+        if kept < _NAMED * column.rows:
+            most = f"the {MOST_VALUES} most common have {kept / column.rows:.0%} of the rows"
+            again = f"it names someone or something that comes again: of {column.n_values:,} values, {most}"
+            return f"{again}. --context includes it anyway"
     if column.kind not in by_kind and column.missing_share > _MOSTLY_MISSING:
         return f"{column.missing_share:.0%} of it is missing"
     return by_kind.get(column.kind)
@@ -442,9 +456,9 @@ def _pair(text: str) -> tuple[str, str]:
     return action, column
 
 
-def _unclear(path: Path, what: str, option: str, could: list[str]) -> str:
+def _unclear(what: str, option: str, could: list[str]) -> str:
     listed = f": {', '.join(could)}?" if could else "? No column looks like it."
-    return f"{path}: which column says what {what}{listed} Use {option} COLUMN"
+    return f"which column says what {what}{listed} Use {option} COLUMN"
 
 
 def _listed(values: Sequence[Any]) -> str:

@@ -101,6 +101,25 @@ def test_slater_is_measured_in_the_background(web: httpx.Client) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "words"),
+    [
+        ("GET", "/v1/decision", "there is no route /v1/decision; GET /docs lists all of them"),
+        ("PUT", "/v1/decisions", "/v1/decisions takes GET, POST, but this request is a PUT"),
+        ("GET", "/v1/outcomes/batch", "/v1/outcomes/batch takes POST, but this request is a GET"),
+        (
+            "GET",
+            "/v1/outcomes",
+            'status is missing: it must be "late" or "rejected" or "missing" or "pending"',
+        ),
+    ],
+)
+def test_a_wrong_address_is_answered_with_what_would_be_right(
+    web: httpx.Client, method: str, path: str, words: str
+) -> None:
+    assert web.request(method, path, params=WARD).json()["error"]["message"] == words
+
+
 def test_wrong_requests_get_4xx_in_json(web: httpx.Client) -> None:
     big = b'{"event_id": "' + b"x" * 6000 + b'"}'
     parts = [b'{"event_id": "' + b"x" * 3000, b"x" * 3000, b'"}']

@@ -75,6 +75,10 @@ def test_a_change_is_checked_confirmed_and_made(chromium: Browser, web: httpx.Cl
     assert web.get("/v1/state").json()["constraints"][0]["limit"] == 0.3
     page.poll()
     page.wait("document.getElementById('rules').innerText.includes('This limit has held since ')")
+    # The mean so far is beside what was allowed so far, not beside the new limit.
+    assert "of 20 decisions that count, at most 40.0 % under its limits so far." in page.js(
+        "document.getElementById('rules').innerText"
+    )
     fill(page, "pause", "surgery")
     page.js("document.getElementById('change').requestSubmit()")
     answered(page, "the action 'surgery' was active, and now is paused")

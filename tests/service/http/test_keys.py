@@ -36,6 +36,17 @@ def status(keys: Keys, secret: str) -> int:
     return 200
 
 
+def test_a_missing_key_and_an_unknown_one_are_told_apart(tmp_path: Path) -> None:
+    secret = create_key(tmp_path / "keys.json", scopes=["decide"], experiments=["ward"])
+    keys = Keys(tmp_path / "keys.json")
+    for header in (None, secret):
+        with pytest.raises(Refusal, match="send it as `Authorization: Bearer KEY`"):
+            keys.find(header)
+    for wrong in (secret[:-1], "tr_0_0", ""):
+        with pytest.raises(Refusal, match="this key is unknown"):
+            keys.find(f"Bearer {wrong}")
+
+
 @pytest.mark.parametrize("damage", ["empty", "half", "other", "folder", "locked"])
 def test_a_file_that_cant_be_read_leaves_the_keys_as_they_were(
     damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -16,8 +16,8 @@ the same reasons, and the journal keeps it in the same kind of entry.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
@@ -25,14 +25,14 @@ from tightrope.policies import POLICIES
 from tightrope.rules.rule import renamed_actions
 from tightrope.service.experiment.configuration import differences, served_part
 from tightrope.service.requests import ActionChange, ChangeRequest, NewAction
-from tightrope.spec import Spec, make_spec
+from tightrope.spec import Spec, SpecError, make_spec
 from tightrope.words import Key, Place
 
 
 def edited(spec: Spec, change: ChangeRequest) -> Spec:
     """The spec after a change; raises what `make_spec` raises, such as `InfeasibleProblem`."""
     data = copy.deepcopy(served_part(spec))
-    rules = _edit_rules(spec, data, change)
+    rules, asked = _edit_rules(spec, data, change)
     for name, one in change.actions.items():
         _require_known(spec, name, Place("actions", Key(name)))
         _edit_action(data, rules, name, one)
@@ -44,7 +44,28 @@ def edited(spec: Spec, change: ChangeRequest) -> Spec:
         del data["action"]
     if data == served_part(spec):
         raise InvalidInput("this changes nothing: the experiment already is as asked.")
-    return make_spec(data, source=spec.source, name=spec.name, trust=spec.trust)
+    try:
+        return make_spec(data, source=_AFTER, name=spec.name, trust=spec.trust)
+    except SpecError as error:
+        raise _of_request(error, change, asked) from error
+
+
+_AFTER: Final = "after this change"
+
+
+def _of_request(error: SpecError, change: ChangeRequest, asked: Sequence[str | None]) -> SpecError:
+    """An error about the spec as one about the request: of its fields, if they led to it."""
+    inner = error.message
+    if not isinstance(inner, SpecError) or not inner.within or inner.field is None:
+        return error
+    places = {f"rule[{i}]": place for i, place in enumerate(asked) if place is not None}
+    places |= {f"action.{name}": f"actions.{name}" for name in change.actions}
+    places |= {f"action.{name}": f"add.{name}" for name in change.add}
+    for old, new in places.items():
+        if inner.within == old or inner.within.startswith(f"{old}."):
+            at = new + inner.within.removeprefix(old)
+            return SpecError(inner.message, field=at, within=at)
+    return error
 
 
 def in_words(old: Spec, new: Spec) -> list[str]:
@@ -95,8 +116,12 @@ def only_actions_differ(old: Spec, new: Spec) -> bool:
     return parts[0] == parts[1]
 
 
-def _edit_rules(spec: Spec, data: Mapping[str, Any], change: ChangeRequest) -> list[dict[str, Any]]:
+def _edit_rules(
+    spec: Spec, data: Mapping[str, Any], change: ChangeRequest
+) -> tuple[list[dict[str, Any]], list[str | None]]:
+    """The rules after a change, and for each the field of the request that states it; None if it stays as it was."""
     tables: list[dict[str, Any] | None] = [*data.get("rule", [])]
+    places: list[str | None] = [None] * len(tables)
     columns = () if spec.rules is None else spec.rules.columns
     rules = list(spec.rules or ())
     at = {column.name: rules.index(column.rule) for column in columns}
@@ -105,12 +130,14 @@ def _edit_rules(spec: Spec, data: Mapping[str, Any], change: ChangeRequest) -> l
         if name not in at:
             problem = f"is no rule{did_you_mean(name, at)}; there are {[*at]}"
             raise InvalidInput(field=Place("rules", Key(name)), problem=problem)
-        table = tables[at[name]]
+        table, places[at[name]] = tables[at[name]], f"rules.{name}"
         if table is None or fields is None:
             tables[at[name]] = None
         else:
             tables[at[name]] = {key: one for key, one in {**table, **fields}.items() if one is not None}
-    return [*(one for one in tables if one is not None), *change.add_rules]
+    stay = [(table, place) for table, place in zip(tables, places) if table is not None]
+    added = [f"add_rules[{i}]" for i in range(len(change.add_rules))]
+    return [*(table for table, _ in stay), *change.add_rules], [*(place for _, place in stay), *added]
 
 
 def _edit_action(data: dict[str, Any], rules: list[dict[str, Any]], name: str, one: ActionChange) -> None:

@@ -298,8 +298,11 @@ class Experiment:
         self.spec = batch.state.spec
         for entry in batch.changes:
             kind = entry.__struct_config__.tag
+            if isinstance(entry, Started) and entry.changes:
+                kind = f"changed: {'; '.join(entry.changes)}"
             if not isinstance(entry, Snapshotted) or entry.label is not None:
-                log.info("experiment %r: %s, asked for by key %s", self.name, kind, entry.by or "none")
+                by = f", asked for by key {entry.by}" if entry.by else ""
+                log.info("experiment %r: %s%s", self.name, kind, by)
 
     def _recovered(self) -> ExperimentState | None:
         """After trouble: retry from time to time to recover the state."""

@@ -600,7 +600,8 @@ class ExperimentState:
 
     def _adopt(self, spec: Spec, entry: entries.Started, time: int) -> None:
         new = self._successor(spec, entry, time)
-        new.policy.hooks.report_to(self.hooks.notify)
+        # `self.hooks` is of when the policy was made, before anyone said where its concerns go.
+        new.policy.hooks.report_to(self.policy.hooks.notify)
         assignment = Assignment.of(spec, entry.ranges)
         if assignment is not None:
             assignment.continue_from(self.assignment, self.policy.rounds, self.time)

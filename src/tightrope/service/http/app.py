@@ -534,7 +534,15 @@ async def _failed(request: Request, error: Exception) -> Response:
         return _response(error.answer())
     if not isinstance(error, HTTPException):
         return _response(Refusal(500, "internal", "an error inside the service").answer())
-    code = "not-found" if error.status_code == 404 else "http"
-    response = _response(Refusal(error.status_code, code, error.detail).answer())
-    response.headers.update(error.headers or {})
+    status, code, words, path = error.status_code, "http", error.detail, request.url.path
+    headers = {**(error.headers or {})}
+    # Starlette only knows what the first of its routes takes, and not the routes that are answered without it.
+    if takes := sorted(one.method for one in ROUTES if one.path == path):
+        status, headers["Allow"] = 405, ", ".join(takes)
+    if status == 405:
+        words = f"{path[:200]} takes {headers['Allow']}, but this request is a {request.method}"
+    elif status == 404:
+        code, words = "not-found", f"there is no route {path[:200]}; GET /docs lists all of them"
+    response = _response(Refusal(status, code, words).answer())
+    response.headers.update(headers)
     return response

@@ -87,8 +87,15 @@ globalThis.tightropeWords = (() => {
     if (one.decisions === 0) return `No decision has counted yet${late}.`;
     const mean = one.used / one.decisions;
     const of = count(one.decisions, "decision", "decisions");
-    if (one.unit === "decisions") return `${percent(mean)} of ${of} that count, ${limit}${plain(100 * one.limit)} %${late}.`;
-    return `${amount(mean)} ${one.unit} per decision over ${of}, ${limit}${plain(one.limit)}${late}.`;
+    // Where the limit has moved, the mean is over earlier limits too: beside the present one it would seem to break or keep it.
+    const moved = one.earlier && one.earlier.decisions > 0 ? one.allowed / one.decisions : null;
+    const under = moved === null ? "" : " under its limits so far";
+    if (one.unit === "decisions") {
+      const share = moved === null ? `${plain(100 * one.limit)} %` : percent(moved);
+      return `${percent(mean)} of ${of} that count, ${limit}${share}${under}${late}.`;
+    }
+    const each = moved === null ? plain(one.limit) : amount(moved);
+    return `${amount(mean)} ${one.unit} per decision over ${of}, ${limit}${each}${under}${late}.`;
   }
 
   /** What it has used since its limit moved: "Since 18 Nov, 14:02: 12 of 14.4 nurse hours under this limit." */

@@ -80,8 +80,12 @@ class Keys:
         _, _, rest = token.strip().partition("_")
         known = self._keys.get(rest.partition("_")[0])
         given = hashlib.sha256(token.strip().encode(errors="replace")).hexdigest()
-        if scheme.lower() != "bearer" or known is None or not hmac.compare_digest(known.hash, given):
+        if scheme.lower() != "bearer":
             raise Refusal(401, "unauthorized", "a key is required; send it as `Authorization: Bearer KEY`")
+        if known is None or not hmac.compare_digest(known.hash, given):
+            raise Refusal(
+                401, "unauthorized", "this key is unknown: it was revoked, or is not written in full"
+            )
         if known.expires is not None and self._now() >= known.expires.timestamp():
             raise Refusal(401, "unauthorized", "this key has expired")
         return known

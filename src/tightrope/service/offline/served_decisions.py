@@ -156,7 +156,10 @@ class Reader:
         """Why the policy can't be judged on the journal's decisions, in words."""
         theirs = record.spec
         if self.spec.actions != theirs.actions:
-            yield f"the actions must be the journal's, {_listed(theirs.actions)}, but the policy has {_listed(self.spec.actions)}"
+            yield (
+                f"the actions must be the journal's, {_listed(theirs.actions)}, but the policy has {_listed(self.spec.actions)} "
+                "(a file with [policy] alone takes actions and rules from the journal)"
+            )
         for name in self.spec.context_names:
             if name not in theirs.context_names:
                 recorded = _listed(theirs.context_names) if theirs.context_names else "no context at all"
