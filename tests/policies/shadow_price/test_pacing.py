@@ -115,6 +115,14 @@ def test_keys_come_back_so_less_is_spent_on_each() -> None:
 # --- one policy ---
 
 
+def test_prices_are_for_those_whom_the_stop_turned_away_as_well() -> None:
+    one = policy(tr.Budget("cost", 8, per="day", by="user", hard=True))
+    times = MONDAY + np.linspace(0.0, DAY - 1.0, 200)
+    assert "none" in run(one, times)
+    # Without a price everybody would take the large one, and those who may not are remembered as if they might.
+    assert one.hooks.state()["pacing/curves"][0, 1, 0] == pytest.approx(4.0)
+
+
 def test_no_action_exceeds_what_is_left_unless_all_do() -> None:
     one = policy(tr.Budget("cost", 10, per="day"))
     chosen = run(one, MONDAY + np.arange(60.0))
