@@ -236,7 +236,7 @@ class ShadowPrice(Constrained):
         return self._paced.widened(offer, force), force
 
     def _unstopped(self, asked: Offer, offer: Offer, force: NDArray[np.bool_] | None) -> Offer:
-        """What to remember of a round: with the actions that did not fit a hard limit, because prices are for those who may take them."""
+        """What to remember of a round: with actions that did not fit a hard limit, as prices are for those who may take them."""
         if self._paced is None or len(offer.ids) == len(asked.ids):
             return offer
         return self._paced.widened(asked, force)

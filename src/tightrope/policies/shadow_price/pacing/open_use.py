@@ -19,8 +19,8 @@ class OpenUse:
     """The decisions of one limit whose usage is still to come, by number: the start of their window and what is expected of each.
 
     The square of their errors is learnt from outcomes, as a part of the square of what was expected: of sums, not of each, so that
-    a small use that was twice as large as expected counts as the little that it is. What is held is a quantile of the sum: errors of
-    many decisions cancel out.
+    a small use that was twice as large as expected counts as the little that it is. What is held is a quantile of the sum: errors
+    of many decisions cancel out.
 
     >>> use = OpenUse()
     >>> for number in range(100):
