@@ -10,6 +10,7 @@ import pytest
 
 import tightrope as tr
 from tightrope.concerns import PolicyWarning
+from tightrope.policies.shadow_price.pacing.keys import KeyTable
 from tightrope.policies.shadow_price.pacing.traffic import Traffic
 from tightrope_lab.pacing import trials
 from tightrope_lab.pacing.play import KnownPayoffs
@@ -101,8 +102,9 @@ def test_an_amount_per_day_and_a_share_per_week() -> None:
 
 
 def test_late_outcomes_are_expected_and_settled() -> None:
-    found = trials.late_outcomes(late(routing(7, short(5)), 7))
-    assert found["unused"] < 0.2
+    # Most calls are small, and a few of them use many times what was expected: that is no reason to keep much free.
+    found = trials.late_outcomes(late(routing(2, short(5, 1000.0)), 2))
+    assert found["unused"] < 0.06
     assert found["mean excess"] < 0.01
 
 
@@ -112,7 +114,22 @@ def test_keys_come_back_so_less_is_spent_on_each() -> None:
     assert found["most used"] <= 1.0
 
 
+def test_keys_that_come_in_bursts_are_priced_by_when_they_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = coupons(7, short(6, 500.0), "bursts", n_users=40)
+    own = trials.keys(world, 8.0)["of the distance"]
+    monkeypatch.setattr(KeyTable, "coming", lambda self, time, usual: usual)
+    assert trials.keys(world, 8.0)["of the distance"] < own - 0.002
+
+
 # --- one policy ---
+
+
+def test_prices_are_for_those_whom_the_stop_turned_away_as_well() -> None:
+    one = policy(tr.Budget("cost", 8, per="day", by="user", hard=True))
+    times = MONDAY + np.linspace(0.0, DAY - 1.0, 200)
+    assert "none" in run(one, times)
+    # Without a price everybody would take the large one, and those who may not are remembered as if they might.
+    assert one.hooks.state()["pacing/curves"][0, 1, 0] == pytest.approx(4.0)
 
 
 def test_no_action_exceeds_what_is_left_unless_all_do() -> None:

@@ -196,14 +196,14 @@ class ShadowPrice(Constrained):
     # One round
 
     def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
-        offer = self._fitting(offer)
+        asked, offer = offer, self._fitting(offer)
         prices, number = self._prices, self._pending.made
         prices.work(self._memory, self._beliefs)
         offer, force = self._priced(prices, offer)
         step = prices.step(offer, self._beliefs, force, -1 if forced is None else forced)
         best = shadow_trace.best_mean(len(offer.ids), prices.K, step.trace)
         self._beliefs.look_ahead(offer.phi, offer.ids, best)
-        prices.remember(self._memory, remembered(offer, force), number)
+        prices.remember(self._memory, remembered(self._unstopped(asked, offer, force), force), number)
         if self._paced is not None:
             offer = self._paced.chosen(number, offer, step.row, step.costs, prices.core)
         decision = self._decided(offer, step.row, step.trace, step.kept, step.sampling)
@@ -234,6 +234,12 @@ class ShadowPrice(Constrained):
         prices.pacer.set_prices(prices.core, self._paced.windows.now(offer.time), offer.keys or {})
         force = self._paced.force(offer.group, force)
         return self._paced.widened(offer, force), force
+
+    def _unstopped(self, asked: Offer, offer: Offer, force: NDArray[np.bool_] | None) -> Offer:
+        """What to remember of a round: with actions that did not fit a hard limit, as prices are for those who may take them."""
+        if self._paced is None or len(offer.ids) == len(asked.ids):
+            return offer
+        return self._paced.widened(asked, force)
 
     def _set_alarm(self) -> None:
         self._wake = self._prices.next_work(self._pending.made)

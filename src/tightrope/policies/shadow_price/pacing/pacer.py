@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tightrope.kernels import shadow
 from tightrope.policies.shadow_price.pacing.curves import Curve
-from tightrope.policies.shadow_price.pacing.keys import KeyTable
+from tightrope.policies.shadow_price.pacing.keys import TIMES, KeyTable
 from tightrope.policies.shadow_price.pacing.limits import PacedLimit, Standing
 from tightrope.policies.shadow_price.pacing.traffic import Traffic
 from tightrope.policies.state_file import Arrays, part_of
@@ -29,9 +29,9 @@ SWEEPS = 6
 CURVE_WORK = 40.0
 # About so many days are remembered.
 DAYS_REMEMBERED = 7.0
-# Remembered rounds are told apart by this many times of the day; what a round weighs whatever its time; and the least number of
-# rounds that share the weight of a time.
-TIMES, WHATEVER_TIME, LEAST_OF_TIME = 12, 0.1, 16.0
+# Remembered rounds are told apart by TIMES of the day; what a round weighs whatever its time; and the least number of rounds that
+# share the weight of a time.
+WHATEVER_TIME, LEAST_OF_TIME = 0.1, 16.0
 # Rounds of less than an hour would be too few to tell what is to come.
 SHORTEST = 3600.0
 
@@ -109,15 +109,19 @@ class Pacer:
     def note(self, core: Array, t: float, keys: Mapping[str, str], number: int) -> None:
         """A decision was made at the prices just set, and is about to be booked."""
         self.traffic = self.traffic.at(t)
+        time = self._time_of_day(t)
         for m, table in self.tables.items():
             key = keys[str(self.limits[m].by)]
-            table.note(key, self.stands(m, key, t), t, partial(self.stands, m))
+            table.note(key, self.stands(m, key, t), t, time, partial(self.stands, m))
         self.traffic.note(t)
         if core[shadow.SLOT] >= 0.0:
-            place = self.traffic.place(t)
-            self.moments[number] = (min(int(place * TIMES), TIMES - 1), self.alone.copy())
+            self.moments[number] = (time, self.alone.copy())
         core[shadow.RECALL] = 1.0 / (DAYS_REMEMBERED * max(1.0, self.traffic.per_day))
         self.now = t
+
+    def _time_of_day(self, t: float) -> int:
+        """Which of so many parts of the day in progress."""
+        return min(max(int(self.traffic.place(t) * TIMES), 0), TIMES - 1)
 
     # A solve for prices
 
@@ -135,6 +139,8 @@ class Pacer:
         weights = np.empty((n, M))
         for m in range(M):
             coming = self.traffic.coming_by_time(TIMES, self.now, float(self.ends[m]))
+            if m in self.tables:
+                coming = self.tables[m].coming(self._time_of_day(self.now), coming)
             each = (1.0 - WHATEVER_TIME) * coming / there
             weights[:, m] = WHATEVER_TIME / n + np.where(times >= 0, each[times], 1.0 / n)
         return weights * (n / weights.sum(axis=0)), paid
