@@ -105,6 +105,7 @@ def test_slater_is_measured_in_the_background(web: httpx.Client) -> None:
     ("method", "path", "words"),
     [
         ("GET", "/v1/decision", "there is no route /v1/decision; GET /docs lists all of them"),
+        ("GET", "/v1/d%C3%A9", "there is no route /v1/d\\xe9; GET /docs lists all of them"),
         ("PUT", "/v1/decisions", "/v1/decisions takes GET, POST, but this request is a PUT"),
         ("GET", "/v1/outcomes/batch", "/v1/outcomes/batch takes POST, but this request is a GET"),
         (

@@ -534,15 +534,17 @@ async def _failed(request: Request, error: Exception) -> Response:
         return _response(error.answer())
     if not isinstance(error, HTTPException):
         return _response(Refusal(500, "internal", "an error inside the service").answer())
-    status, code, words, path = error.status_code, "http", error.detail, request.url.path
+    status, code, words, path = error.status_code, "http", error.detail, request.scope["path"]
+    # Not `request.url`, which fails on a query that is no text; nor is every path one.
+    shown = path[:200].encode("ascii", "backslashreplace").decode()
     headers = {**(error.headers or {})}
     # Starlette only knows what the first of its routes takes, and not the routes that are answered without it.
     if takes := sorted(one.method for one in ROUTES if one.path == path):
         status, headers["Allow"] = 405, ", ".join(takes)
     if status == 405:
-        words = f"{path[:200]} takes {headers['Allow']}, but this request is a {request.method}"
+        words = f"{shown} takes {headers['Allow']}, but this request is a {request.method}"
     elif status == 404:
-        code, words = "not-found", f"there is no route {path[:200]}; GET /docs lists all of them"
+        code, words = "not-found", f"there is no route {shown}; GET /docs lists all of them"
     response = _response(Refusal(status, code, words).answer())
     response.headers.update(headers)
     return response
