@@ -189,6 +189,9 @@ class Constrained(Policy):
     def _book(self, quote: Quote, row: int | None) -> Decision:
         if quote.note is not None:
             self._become(*quote.note)
+        return self._commit(quote, row)
+
+    def _commit(self, quote: Quote, row: int | None) -> Decision:
         return self._decide(quote.offer, row)
 
     def _fitting(self, offer: Offer) -> Offer:
@@ -402,7 +405,7 @@ class Constrained(Policy):
             # If the first round is refused, nothing changes.
             quote = reader.quote(**known)
             self._become(*quote.note)
-            return quote.offer
+            return quote.offer if quote.asked is None else quote.asked
         known, self.context = _as_numbers(known, self.context)
         return self._input.offer(**known)
 

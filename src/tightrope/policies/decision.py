@@ -149,12 +149,14 @@ class Quote(msgspec.Struct, frozen=True, eq=False):
     """What a policy would decide on an offer in its current state; `Policy.commit` turns it into a decision.
 
     `proposed` has the action, its probability and the numbers behind it. `note` is what the policy needs to remember for `commit`.
+    `asked` is the offer with the actions that do not fit a hard limit, if there are any and the policy remembers them.
     """
 
     offer: Offer
     proposed: Decision
     owner: int
     note: Any = None
+    asked: Offer | None = None
 
     @property
     def version(self) -> int:

@@ -195,8 +195,9 @@ class ShadowPrice(Constrained):
 
     # One round
 
-    def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
-        asked, offer = offer, self._fitting(offer)
+    def _decide(self, offer: Offer, forced: int | None = None, asked: Offer | None = None) -> Decision:
+        # What was asked, and what of it fits; a quote has both.
+        asked, offer = asked or offer, self._fitting(offer)
         prices, number = self._prices, self._pending.made
         prices.work(self._memory, self._beliefs)
         offer, force = self._priced(prices, offer)
@@ -217,13 +218,16 @@ class ShadowPrice(Constrained):
 
     def _weigh(self, offer: Offer) -> Quote:
         # On a copy of the prices; models are only asked.
-        offer = self._fitting(offer)
+        asked, offer = offer, self._fitting(offer)
         prices = self._prices.copy()
         prices.work(self._memory, self._beliefs)
         wide, force = self._priced(prices, offer)
         step = prices.step(wide, self._beliefs, force, -1)
         proposed = self._decided(offer, step.row, step.trace, None, step.sampling)
-        return Quote(offer, proposed, self._pending.owner)
+        return Quote(offer, proposed, self._pending.owner, asked=None if asked is offer else asked)
+
+    def _commit(self, quote: Quote, row: int | None) -> Decision:
+        return self._decide(quote.offer, row, quote.asked)
 
     def _priced(self, prices: Prices, offer: Offer) -> tuple[Offer, NDArray[np.bool_] | None]:
         """The offer with the costs of limits per window, whose prices are set, and which constraints are in force."""

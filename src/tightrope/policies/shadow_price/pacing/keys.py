@@ -75,8 +75,9 @@ class KeyTable:
 
     def coming(self, time: int, usual: Array) -> Array:
         """Of what a key that decides in this part of the day does later, the share in each; `usual`: of all decisions, (TIMES,)."""
-        found: Array = self.later[time] + SHRINK * usual
-        return found / found.sum()
+        found = self.later[time] + SHRINK * usual
+        shares: Array = found / found.sum()
+        return shares
 
     def note(
         self, key: str, standing: Standing, t: float, time: int, stood: Callable[[str, float], Standing]
