@@ -85,44 +85,43 @@ def test_22_scenarios_28_entries_10000_rounds_10_runs() -> None:
 
 @claim(
     "In the league of 28 entries: shadow-price, the default, with nothing set, keeps the rules in all 22 scenarios and is first or "
-    "tied for first in 16",
-    "shadow-price, the default, with nothing set, keeps the rules in all 22 scenarios and is first or tied for first in 16",
+    "tied for first in 20",
+    "shadow-price, the default, with nothing set, keeps the rules in all 22 scenarios and is first or tied for first in 20",
     "lp-ts, a rival with the same posterior that solves the allocation program again and again, keeps them in all 22 too and is "
-    "first or tied for first in 17",
-    "The two are tied in 19 scenarios, and lp-ts is ahead in the other three",
+    "first or tied for first in 14",
+    "The two are tied in 15 scenarios",
+    "lp-ts is ahead in two, and shadow-price in the other five",
 )
 def test_the_default_and_lp_ts_are_first_or_tied_in_most_scenarios() -> None:
-    for name, n in (("shadow-price", 16), ("lp-ts", 17)):
+    for name, n in (("shadow-price", 20), ("lp-ts", 14)):
         assert SCORES[name][:2] == (22, 22)
         assert SCORES[name][5] == len(first_or_tied(name)) == n
     gaps = {name: shown["lp-ts"] for name, shown in BEST.items()}
-    assert sum(gap.low <= 0.0 <= gap.high for gap in gaps.values()) == 19
-    assert {name for name, gap in gaps.items() if gap.high < 0.0} == {
-        "sleeping-fractions",
-        "many-constraints",
-        "wine",
-    }
+    assert sum(gap.low <= 0.0 <= gap.high for gap in gaps.values()) == 15
+    ahead = {name for name, gap in gaps.items() if gap.high < 0.0}
+    assert ahead == {"sleeping-fractions", "many-constraints"}
+    assert sum(gap.low > 0.0 for gap in gaps.values()) == 5
 
 
 @claim(
-    "Their ratios, (regret + 20) / (regret of the best + 20), are 1.12 and 1.13 on average, and 1.97 and 2.04 at worst, in "
-    "switching-best, where the world changes half-way",
-    "There, and in two other worlds that change, the default with a half-life is first alone",
+    "Their ratios, (regret + 20) / (regret of the best + 20), are 1.07 and 1.14 on average, and 1.43 and 1.50 at worst",
+    "In the four worlds that change both are tied for first; a half-life is not needed there",
 )
-def test_ratios_of_the_two_and_where_a_half_life_is_first() -> None:
-    assert SCORES["shadow-price"][2:5] == ("1.12", "1.97", "switching-best")
-    assert SCORES["lp-ts"][2:5] == ("1.13", "2.04", "switching-best")
-    for name in ("switching-best", "slow-drift", "seasons"):
-        assert BEST[name]["shadow-price-forgetful"].place == "1"
+def test_ratios_of_the_two_and_that_no_half_life_is_needed() -> None:
+    assert SCORES["shadow-price"][2:4] == ("1.07", "1.43")
+    assert SCORES["lp-ts"][2:4] == ("1.14", "1.50")
+    for name in ("switching-best", "slow-drift", "seasons", "tightened-limit"):
+        assert {name} <= first_or_tied("shadow-price") & first_or_tied("lp-ts")
+        assert name not in first_or_tied("shadow-price-forgetful")
 
 
 @claim(
-    "Lagrangians come next: lag-ts, on the same posterior, keeps the rules in 21 of 22 with a mean ratio of 1.67, lagrangian in 21 "
-    "with 3.04, and a plain one without margin in 4"
+    "Lagrangians come next: lag-ts, on the same posterior, keeps the rules in 21 of 22 with a mean ratio of 1.79, lagrangian in 21 "
+    "with 3.54, and a plain one without margin in 4"
 )
 def test_lagrangians_come_next() -> None:
-    assert SCORES["lag-ts"][:3] == (21, 22, "1.67")
-    assert SCORES["lagrangian"][:3] == (21, 22, "3.04")
+    assert SCORES["lag-ts"][:3] == (21, 22, "1.79")
+    assert SCORES["lagrangian"][:3] == (21, 22, "3.54")
     assert SCORES["plain-lagrangian"][:2] == (4, 22)
     before = ("shadow-price", "shadow-price-forgetful", "lp-ts")
     wide = {name: float(one[2]) for name, one in SCORES.items() if one[0] >= 18 and name not in before}
@@ -132,27 +131,28 @@ def test_lagrangians_come_next() -> None:
 
 
 @claim(
-    'The paper\'s policy keeps the rules in all 22, at a mean ratio of 30.18; with tightening="capped" in 18, at 10.23',
+    'The paper\'s policy keeps the rules in all 22, at a mean ratio of 35.98; with tightening="capped" in 18, at 11.64',
     "opb and oplb, which promise every single round, keep them wherever they play, at mean ratios of "
-    "29.65 and 30.95",
+    "29.58 and 36.57",
 )
 def test_what_the_papers_policy_and_those_who_promise_every_round_pay() -> None:
-    assert SCORES["pessimistic-optimistic"][:3] == (22, 22, "30.18")
-    assert SCORES["pessimistic-optimistic-capped"][:3] == (18, 22, "10.23")
-    for name, ratio in (("opb", "29.65"), ("oplb", "30.95")):
+    assert SCORES["pessimistic-optimistic"][:3] == (22, 22, "35.98")
+    assert SCORES["pessimistic-optimistic-capped"][:3] == (18, 22, "11.64")
+    for name, ratio in (("opb", "29.58"), ("oplb", "36.57")):
         kept, played, mean, *_ = SCORES[name]
         assert (kept, mean) == (played, ratio)
 
 
-@pytest.mark.parametrize("name", ["many-constraints", "wine"])
+@pytest.mark.parametrize("name", ["many-constraints", "safe-dosing"])
 def test_a_part_of_the_league_comes_out_as_the_page_says(name: str) -> None:
-    """Two of the ten runs: both keep the rules, with about the regret that the page says, and lp-ts is ahead."""
+    """Four of the ten runs: both keep the rules, with about the regret that the page says, and the one that it says is ahead."""
     found = compare(
-        [ROSTER["shadow-price"], ROSTER["lp-ts"]], [name], rounds=10_000, replications=2, workers=1
+        [ROSTER["shadow-price"], ROSTER["lp-ts"]], [name], rounds=10_000, replications=4, workers=1
     )
     ours, rival = found.performances
     assert ours.kept
     assert rival.kept
-    assert rival.result.regret.mean[-1] < ours.result.regret.mean[-1]
+    ahead = rival.result.regret.mean[-1] < ours.result.regret.mean[-1]
+    assert ahead == (name == "many-constraints")
     for one in (ours, rival):
-        assert one.result.regret.mean[-1] == pytest.approx(BEST[name][one.policy].regret, rel=0.35)
+        assert one.result.regret.mean[-1] == pytest.approx(BEST[name][one.policy].regret, rel=0.35, abs=12.0)
