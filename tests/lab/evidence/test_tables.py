@@ -33,3 +33,9 @@ def test_tables_that_are_not_there_are_named(tmp_path):
     assert list(found) == ["wine"]
     assert missing == ["satimage", "coupons"]
     assert read_tables(("coupons",), None) == ({}, ["coupons"])
+
+
+@pytest.mark.parametrize("name", ["digits", "breast-cancer", "wine"])
+def test_a_table_is_called_what_its_environment_is(name):
+    """The page looks for its rows by that name."""
+    assert TABLES[name](None).env.name == name

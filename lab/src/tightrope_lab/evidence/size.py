@@ -31,7 +31,7 @@ class Size:
     scenarios: tuple[str, ...] = tuple(ASKED)
     league_rounds: int = 10_000
     league_runs: int = 20
-    tables: tuple[str, ...] = ("digits", "cancer", "wine", "satimage", "coupons")
+    tables: tuple[str, ...] = ("digits", "breast-cancer", "wine", "satimage", "coupons")
     table_rounds: tuple[int, ...] = (500, 2_000, 10_000, 50_000)
     table_runs: int = 4
     worlds: int = 60

@@ -92,7 +92,7 @@ def coupons(data: Path | None) -> Table:
 
 TABLES: dict[str, Callable[[Path | None], Table]] = {
     "digits": lambda _: _table(real_tables.digits()),
-    "cancer": lambda _: _table(real_tables.breast_cancer()),
+    "breast-cancer": lambda _: _table(real_tables.breast_cancer()),
     "wine": lambda _: _table(real_tables.wine()),
     "satimage": satimage,
     "coupons": coupons,
